@@ -48,11 +48,11 @@ mod telemetry;
 pub use os::{Agent, DATA_FOLDER, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
     AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ApprovalId, Chat, ClientChange, ClientError,
-    ClientRow, EvaluationError, EventCursor, Gap, Heard, InDoubt, JobRequest, JobRow, Mapping, MarketError,
-    OfferRefused, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, Program,
-    ProgramContext, ProgramModel, PublishError, Publisher, ReleaseError, ResolveHow, RunError, RunEvaluation,
-    Settled, SpawnError, Stage, StageError, StageRow, Step, StepError, Submission, SubmitError, TreeRow,
-    VerdictRequest, Weight,
+    ClientRow, EvaluationError, EventCursor, Gap, Goal, GoalError, Heard, InDoubt, JobRequest, JobRow,
+    Mapping, MarketError, OfferRefused, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle,
+    PipelineRow, Program, ProgramContext, ProgramModel, PublishError, Publisher, ReleaseError, ResolveHow,
+    RunError, RunEvaluation, Settled, SpawnError, Stage, StageError, StageRow, Step, StepError, Submission,
+    SubmitError, TreeRow, VerdictRequest, Weight,
 };
 pub use ostler_drivers::cage as sandbox;
 pub use ostler_kernel as kernel;

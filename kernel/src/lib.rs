@@ -26,3 +26,4 @@ pub mod port;
 pub mod run;
 pub mod step_history;
 pub mod template;
+pub mod text;

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::extract::{JsonBody, PathParams, QueryParams};
 use crate::problem::Problem;
 use crate::routes::Api;
+use crate::summary::diagnoses_of;
 use crate::wire::{
     AgentEvaluationLine, DegradationView, EvaluationList, EvaluationView, JudgementView, ScoresView,
     VerdictRequest, VerdictView,
@@ -67,6 +68,7 @@ async fn told(api: &Api, run: RunId) -> Result<Json<EvaluationView>, Problem> {
         judge: appraised.judgement.map(|Judgement { by, quality, note }| JudgementView { by, quality, note }),
         verdicts: verdicts.collect(),
         acts: row.acts,
+        diagnoses: api.system.view(run, None).await.map(|view| diagnoses_of(&view.run)).unwrap_or_default(),
     }))
 }
 

@@ -127,7 +127,7 @@ impl From<RunError> for Problem {
             RunError::NodeOver { .. } => (StatusCode::CONFLICT, "node_over"),
             RunError::Change(_) => (StatusCode::CONFLICT, "change_refused"),
             RunError::Interjection(InterjectionError::NoGoal) => (StatusCode::CONFLICT, "run_without_goal"),
-            RunError::Interjection(InterjectionError::Faulty(_)) => {
+            RunError::Interjection(InterjectionError::Faulty(_) | InterjectionError::CancelWithConclude) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "answer_faulty")
             }
             RunError::Said(_) => (StatusCode::UNPROCESSABLE_ENTITY, "answer_unwritable"),

@@ -101,7 +101,8 @@ pub(crate) fn parent_view(parent: &Parent) -> ParentView {
     ParentView { run: parent.run.to_string(), node: parent.of.node.to_string(), step: parent.step.clone() }
 }
 
-fn diagnoses_of(run: &Run) -> BTreeMap<FailureCategory, DiagnosisView> {
+/// What came of the diagnoses of a run, by category of the failure.
+pub(crate) fn diagnoses_of(run: &Run) -> BTreeMap<FailureCategory, DiagnosisView> {
     let view = |score: DiagnosisScore| {
         let DiagnosisScore { made, tried, mended, .. } = score;
         DiagnosisView { made, tried, mended, brier: score.brier() }
@@ -153,11 +154,16 @@ fn waiting(id: RunId, run: &Run, over_by: Option<Ticks>) -> Vec<Waiting> {
     waiting.collect()
 }
 
-/// A line of the table of runs. Costs one fold of the run's records, unless the run is closed or quarantined.
+/// Id of the plan of every goal run. The plan grows by what models ask for; the row of a run has the nodes of its first version.
+const GOAL_PLAN: &str = "goal";
+
+/// A line of the table of runs. Costs one fold of the run's records, unless the run is quarantined, or closed and of a plan file.
 pub(crate) async fn run_line(system: &System, row: &RunRow) -> Result<RunLine, Problem> {
     let nodes = Some(row.nodes as usize);
     match &row.status {
         RunRowStatus::Closed(outcome) => {
+            let grown = if row.plan == GOAL_PLAN { system.view(row.run, None).await.ok() } else { None };
+            let nodes = grown.map(|view| view.run.plan().nodes.len()).or(nodes);
             let closed = RunLine { closed_ms: row.closed_ms, ..empty_line(row, (*outcome).into()) };
             Ok(RunLine { outcome: Some(*outcome), nodes, nodes_over: nodes, ..closed })
         }

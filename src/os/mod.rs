@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_actors::{
-    AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, InDoubt,
-    JobRequest, JobRow, MarketError, OfferRefused, PipelineError, PipelineHandle, PipelineRow, ReleaseError,
-    RunError, SpawnError, Submission, SubmitError, System, TreeRow,
+    AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, Goal,
+    GoalError, InDoubt, JobRequest, JobRow, MarketError, OfferRefused, PipelineError, PipelineHandle,
+    PipelineRow, ReleaseError, RunError, SpawnError, Submission, SubmitError, System, TreeRow,
 };
 use ostler_drivers::tool::DataFolder;
 use ostler_kernel::id::RunId;
@@ -106,6 +106,17 @@ impl Ostler {
     /// See [`SubmitError`].
     pub async fn submit(&self, submission: Submission) -> Result<Run, SubmitError> {
         let id = self.system.submit(submission).await?;
+        Ok(Run { id, system: self.system.clone() })
+    }
+
+    /// Opens a run for a goal in the words of a user: a model plans the steps, and the output `answer` is the answer. Durable on
+    /// return. Dropping the future may or may not leave an open run.
+    ///
+    /// # Errors
+    ///
+    /// See [`GoalError`]: for example, no model is configured.
+    pub async fn goal(&self, goal: Goal) -> Result<Run, GoalError> {
+        let id = self.system.goal(goal).await?;
         Ok(Run { id, system: self.system.clone() })
     }
 

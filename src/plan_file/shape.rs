@@ -130,12 +130,15 @@ impl de::Error for ShapeError {
 }
 
 /// Key names from other tools, too different for a spelling suggestion.
-const OTHER_WORDS: [(&str, &str); 5] = [
+const OTHER_WORDS: [(&str, &str); 8] = [
     ("needs", "deps"),
     ("depends_on", "deps"),
     ("dependencies", "deps"),
     ("after", "deps"),
     ("requires", "deps"),
+    ("retry", "retries"),
+    ("max_retries", "retries"),
+    ("attempts", "retries"),
 ];
 
 /// Keys for conditions of nodes in other tools. Plans have none, and a key of similar spelling would mislead.

@@ -181,6 +181,10 @@ impl Lines<'_> {
             NO_KEY if after.starts_with('{') && before.ends_with('{') => {
                 explained_as("a map in place of a key", "put a text with {{ … }} in quotes")
             }
+            _ if after.starts_with('{') && before.ends_with('$') => explained_as(
+                "a parameter in a map in braces ends the map",
+                "put it in quotes, such as {path: \"${dir}\"}",
+            ),
             COLON if line.contains(": ") => {
                 explained_as("a second colon in one line", "put a text with a colon in quotes")
             }

@@ -16,6 +16,7 @@ use ostler_kernel::plan::{Node, model_of_tool};
 use ostler_kernel::policy::{Role, View};
 use ostler_kernel::port::{ModelCall, Recorded};
 use ostler_kernel::run::{Run, RunFold, RunFoldError, RunOutcome};
+use ostler_kernel::text::beginning;
 use serde_json::json;
 
 use super::names;
@@ -301,9 +302,6 @@ fn message(role: &str, text: &str) -> Value {
 }
 
 fn bounded(mut text: String) -> String {
-    if text.len() > CONTENT_BYTES_MAX {
-        let end = (0..=CONTENT_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end));
-        text.truncate(end.unwrap_or(0));
-    }
+    text.truncate(beginning(&text, CONTENT_BYTES_MAX).len());
     text
 }

@@ -115,7 +115,7 @@ fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
         .exits(2)
         .complains("[possible values: autonomous_escalation, spot_check, supervised]");
     world.ostler("run say.yaml --agent nobody").exits(2).complains("there is no agent nobody");
-    world.ostler("run say.yaml --agent lawyer").exits(3).says("approval to publish its result");
+    world.ostler("run say.yaml --agent lawyer").exits(3).says("approval of its result");
     let listed = world.ostler("ps --json").exits(0).lines();
     assert_eq!((&listed[0]["agent"], &listed[0]["client"]), (&"lawyer".into(), &"acme".into()));
     world.ostler("checkpoint @last").exits(2).complains("needs a run that is running");

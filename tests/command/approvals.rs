@@ -154,7 +154,7 @@ fn a_question_of_the_plan_is_answered_like_any_other() {
 #[test]
 fn a_result_is_published_with_leave_only() {
     let world = world();
-    waiting(&world, "publish").says("approval to publish its result");
+    waiting(&world, "publish").says("approval of its result");
     world.ostler("artifact @last/draft").exits(2).complains("has no result");
     let asked = question(&world);
     assert_eq!((&asked["ask"], &asked["result"]), (&json!("after"), &json!({"text": "a draft"})));

@@ -134,3 +134,63 @@ fn a_budget_that_ends_a_goal_says_what_it_needs() {
     let few = world.ostler(&format!("{ask} --calls 1")).exits(0);
     few.says("incomplete: the model calls of the run are used up (--calls 1)");
 }
+
+/// Reads a note; the reflection concludes. No model considers the wishes of operators.
+const DEAF: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [{id: nap, tool: time.sleep, params: {ms: 2000}, refs: [], after: [], why: null}]}
+  interject:
+    - {fail: invalid_request, repeat: true}
+  reflect:
+    - answer: {decision: conclude, verdict: "slept", next: null, cancel: []}
+  answer:
+    - answer: {answer: "It slept.", citations: [nap]}
+"#;
+
+#[test]
+fn a_wish_that_no_model_considers_is_a_question_to_the_operator() {
+    let world = World::new();
+    world.file("deaf.yaml", DEAF);
+    let line = "ask look --model scripted:deaf.yaml --mode reflect --workspace work --yes";
+    let mut run = world.start(line);
+    run.until("version 2");
+    world.ostler("interject @last stop-deleting").exits(0).says("interject.1");
+    run.end().exits(3).says("interject.1").says("failed").says("waits interject.2");
+    let asked = world.ostler("approvals").exits(0);
+    asked.says("stop-deleting").says("no model could consider the message: ").says("interject.2");
+    world.ostler("approve @last interject.2 --model scripted:deaf.yaml").exits(0).says("It slept.");
+    // All nodes that the goal came to have are counted.
+    world.ostler("ps").exits(0).says("6/6, 1 failed");
+}
+
+/// Plans the step that the operator asks for, once told.
+const LISTENS: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [{id: wrong, tool: fs.list, params: {path: .}, refs: [], after: [], why: null}]}
+  reflect:
+    - answer: {decision: conclude, verdict: "listed", next: null, cancel: []}
+  answer:
+    - answer: {answer: "Listed.", citations: [right]}
+rules:
+  - when: {role: planner, contains: "wants others: not that one"}
+    answer: {answer: null, missing: null, steps: [{id: right, tool: fs.list, params: {path: .}, refs: [], after: [], why: null}]}
+"#;
+
+#[test]
+fn a_no_with_a_note_has_the_goal_planned_again() {
+    let world = World::new();
+    world.file("listens.yaml", LISTENS);
+    let ask = "ask look --model scripted:listens.yaml --mode reflect --workspace work";
+    world.ostler(ask).exits(3).says("waits plan.1");
+    world.ostler("approvals").exits(0).says("wrong: fs.list");
+    let again = world.command("reject @last plan.1 --note").arg("not that one").output().unwrap();
+    assert_eq!(again.status.code(), Some(3), "{again:?}");
+    world.ostler("approvals").exits(0).says("right: fs.list");
+    world.ostler("approve @last plan.1").exits(0).says("Listed.");
+    // A no without a note ends the run, which did nothing that could be judged.
+    world.ostler(ask).exits(3);
+    world.ostler("reject @last plan.1").exits(1);
+    world.ostler("evaluate @last").exits(0).says("has no evaluation");
+}

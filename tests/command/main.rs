@@ -30,6 +30,7 @@ mod pipelines;
 mod plans;
 mod second_terminal;
 mod simulations;
+mod suggestions;
 mod templates;
 mod terminal;
 mod top;

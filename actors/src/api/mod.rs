@@ -10,6 +10,7 @@ pub(crate) mod devices;
 pub(crate) mod earlier;
 pub(crate) mod evaluations;
 pub(crate) mod exchanges;
+pub(crate) mod goal;
 pub(crate) mod grants;
 pub(crate) mod market;
 pub(crate) mod operator;

@@ -191,6 +191,11 @@ impl System {
         self.services.gatekeeper.toolbox.version(name).is_some()
     }
 
+    /// Names of all tools, ascending.
+    pub fn tool_names(&self) -> impl Iterator<Item = &str> {
+        self.services.gatekeeper.toolbox.iter().map(|tool| tool.spec().name.as_str())
+    }
+
     /// Class of a call with these parameters; absent ones count as the worst. The worst of all for an unknown tool.
     pub fn class_of(&self, tool: &str, params: &Map<String, Value>) -> CallClass {
         self.services.gatekeeper.toolbox.class(tool, params)

@@ -13,7 +13,7 @@ pub enum RunError {
     #[error("no run {0}")]
     Unknown(RunId),
     /// The run has no such node.
-    #[error("no node {0} in this run")]
+    #[error("no node {0} in this run; `ostler show RUN` lists its nodes")]
     UnknownNode(NodeId),
     /// The run is over.
     #[error("the run is over")]

@@ -9,6 +9,7 @@ use ostler_kernel::evaluation::{Appraised, BEST_PM, Dimension, Judgement, Standa
 use ostler_kernel::event::{Evaluated, Event, Output};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{Judge, JudgedRun, ModelCall, Opinion, RUN_JUDGE};
+use ostler_kernel::text::beginning;
 use serde_json::Map;
 use tokio::task::AbortHandle;
 
@@ -149,7 +150,6 @@ fn judgement(by: &str, opinion: Result<Opinion, String>) -> (Judgement, Option<u
         Ok((quality, adherence, note)) => (Some(quality), adherence, note),
         Err(why) => (None, None, why),
     };
-    let end = (0..=NOTE_BYTES_MAX.min(note.len())).rev().find(|end| note.is_char_boundary(*end));
-    note.truncate(end.unwrap_or(0));
+    note.truncate(beginning(&note, NOTE_BYTES_MAX).len());
     (Judgement { by: by.chars().take(BY_BYTES_MAX).collect(), quality, note }, adherence)
 }

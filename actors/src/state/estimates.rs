@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_kernel::plan::Node;
+use ostler_kernel::text::TOKEN_BYTES;
 use ostler_scheduler::{AMOUNT_MAX, COST_MAX, Price};
 
 use crate::base::lock::lock;
@@ -26,9 +27,6 @@ const ALPHA_TENTHS: u64 = 3;
 
 /// Expected tokens of an answer without history.
 pub(crate) const ANSWER_TOKENS: u64 = 512;
-
-/// Bytes of a token, on average.
-const TOKEN_BYTES: u64 = 4;
 
 pub(crate) struct Estimates {
     /// Thousandths of a credit; 0 before the first end.

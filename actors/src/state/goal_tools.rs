@@ -23,6 +23,7 @@ pub(crate) struct RunTools {
     toolbox: Arc<Toolbox>,
     terms: BTreeMap<String, ToolTerms>,
     offers: Vec<ToolOffer>,
+    index_tokens: u64,
 }
 
 impl RunTools {
@@ -45,7 +46,8 @@ impl RunTools {
         let gated = tools.iter().filter_map(|tool| toolbox.gated(&tool.spec().name));
         let terms = gated.map(|gated| (gated.name().to_owned(), terms(gated, policy))).collect();
         let offers = best_offers(tools, &goal.goal);
-        RunTools { toolbox: Arc::clone(toolbox), terms, offers }
+        let index_tokens = offers.iter().map(offer_tokens).sum();
+        RunTools { toolbox: Arc::clone(toolbox), terms, offers, index_tokens }
     }
 }
 
@@ -62,16 +64,18 @@ impl GoalTools for RunTools {
     }
 
     fn index_tokens(&self) -> u64 {
-        // Planners get the parameters twice: in a line for each tool, and in the schema of the answer.
-        let params = |offer: &ToolOffer| 2 * text_tokens(&offer.params.to_string());
-        let of =
-            |offer: &ToolOffer| text_tokens(&offer.name) + text_tokens(&offer.description) + params(offer);
-        self.offers.iter().map(of).sum()
+        self.index_tokens
     }
 
     fn offers(&self) -> &[ToolOffer] {
         &self.offers
     }
+}
+
+/// Planners get the parameters twice: in a line for each tool, and in the schema of the answer.
+fn offer_tokens(offer: &ToolOffer) -> u64 {
+    let params = 2 * text_tokens(&offer.params.to_string());
+    text_tokens(&offer.name) + text_tokens(&offer.description) + params
 }
 
 /// Offers in the order of their names, so that prompts of one system begin alike.

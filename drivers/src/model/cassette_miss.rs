@@ -19,13 +19,13 @@ pub(super) fn explain(exchanges: &[Exchange], request: &Request) -> String {
         .map(|(at, exchange)| (differences(&exchange.request, request), at))
         .min_by_key(|(found, at)| (found.len(), *at));
     let Some((found, at)) = nearest else {
-        return "no exchange is recorded; record with mode = \"record\"".to_owned();
+        return "no exchange is recorded: the file is empty; record anew with `ostler ask GOAL --cassette FILE`, or mode = \"record\"".to_owned();
     };
     let shown: Vec<&str> = found.iter().take(SHOWN_MAX).map(String::as_str).collect();
     let more = found.len().saturating_sub(SHOWN_MAX);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
     format!(
-        "no recorded request equals this one; the nearest, exchange {}, differs in {}{more}; correct the request, or record it with mode = \"record\"",
+        "no recorded request equals this one; the nearest, exchange {}, differs in {}{more}; repeat the recorded goal with its options over the same files, or record this one: --cassette with a new file, or mode = \"record\"",
         at + 1,
         shown.join(", ")
     )

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ostler_kernel::plan::MODEL_DEFAULT;
 use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
@@ -12,8 +13,6 @@ use serde::{Deserialize, Serialize};
 use super::price::PriceConfig;
 use super::profile::Profile;
 
-/// Model of a role without an entry in `[roles]`.
-pub const MODEL_DEFAULT: &str = "default";
 /// Default of `max_output_tokens`.
 pub const MAX_OUTPUT_TOKENS_DEFAULT: u32 = 2_048;
 /// Default of `timeout`.

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use reqwest::Url;
 
-use super::config::{CassetteMode, MODEL_DEFAULT, ModelConfig, ModelsConfig, Provider};
+use super::config::{CassetteMode, ModelConfig, ModelsConfig, Provider};
+use ostler_kernel::plan::MODEL_DEFAULT;
 
 /// Longest name of a model in the configuration, in bytes.
 pub const MODEL_NAME_BYTES_MAX: usize = 64;

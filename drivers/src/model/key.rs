@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ostler_kernel::port::{Delta, ModelError, ModelErrorClass};
+use ostler_kernel::text::beginning;
 use serde_json::Value;
 
 /// Maximum bytes of a provider's message in an error.
@@ -19,6 +22,8 @@ const KEY_REMOVED: &str = "[key removed]";
 pub(super) struct Key {
     variable: Option<String>,
     secret: Option<String>,
+    /// The forms in which texts may hold the secret, longest first; see [`encoded_forms`].
+    forms: Vec<String>,
 }
 
 impl fmt::Debug for Key {
@@ -31,7 +36,10 @@ impl Key {
     /// Reads the variable, if there is one.
     pub(super) fn read(variable: Option<&str>, env: &dyn Fn(&str) -> Option<String>) -> Key {
         let secret = variable.and_then(env).map(|secret| secret.trim().to_owned());
-        Key { variable: variable.map(str::to_owned), secret: secret.filter(|secret| !secret.is_empty()) }
+        let secret = secret.filter(|secret| !secret.is_empty());
+        let searched = secret.as_deref().filter(|secret| secret.len() >= KEY_BYTES_MIN);
+        let forms = searched.map(encoded_forms).unwrap_or_default();
+        Key { variable: variable.map(str::to_owned), secret, forms }
     }
 
     /// True if no key is needed, or the variable holds one.
@@ -59,18 +67,10 @@ impl Key {
         }
     }
 
-    /// The text without the key.
+    /// The text without the key, in none of its forms.
     pub(super) fn remove(&self, text: &str) -> String {
-        let Some(secret) = self.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
-            return text.to_owned();
-        };
-        let text = text.replace(secret.as_str(), KEY_REMOVED);
-        // The form inside of JSON, where it is another.
-        let quoted = serde_json::Value::from(secret.as_str()).to_string();
-        match quoted.trim_matches('"') {
-            escaped if escaped == secret => text,
-            escaped => text.replace(escaped, KEY_REMOVED),
-        }
+        let found = self.forms.iter().filter(|form| text.contains(form.as_str()));
+        found.fold(text.to_owned(), |text, form| text.replace(form.as_str(), KEY_REMOVED))
     }
 
     /// Removes the key from every text of a value. A name that holds the key becomes another name.
@@ -93,30 +93,67 @@ impl Key {
 
     /// Bytes that are no text, without the key.
     pub(super) fn remove_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        let Some(secret) = self.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
-            return bytes.to_vec();
-        };
-        let (mut kept, mut from) = (Vec::with_capacity(bytes.len()), 0);
-        for at in memchr::memmem::find_iter(bytes, secret.as_bytes()) {
-            kept.extend_from_slice(&bytes[from..at]);
-            kept.extend_from_slice(KEY_REMOVED.as_bytes());
-            from = at + secret.len();
-        }
-        kept.extend_from_slice(&bytes[from..]);
-        kept
+        self.forms.iter().fold(bytes.to_vec(), |bytes, form| without(&bytes, form.as_bytes()))
     }
 
     /// A text of the provider without the key, on one line, and cut. In this order: a cut key would not be found.
     pub(super) fn clean(&self, text: &str) -> String {
         let mut text = self.remove(text).replace(char::is_control, " ");
         if text.len() > PROVIDER_MESSAGE_BYTES_MAX {
-            let is_end = |at: &usize| text.is_char_boundary(*at);
-            let end = (0..=PROVIDER_MESSAGE_BYTES_MAX).rev().find(is_end).unwrap_or(0);
-            text.truncate(end);
+            text.truncate(beginning(&text, PROVIDER_MESSAGE_BYTES_MAX).len());
             text.push_str(" […]");
         }
         text
     }
+}
+
+fn without(bytes: &[u8], form: &[u8]) -> Vec<u8> {
+    let (mut kept, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    for at in memchr::memmem::find_iter(bytes, form) {
+        kept.extend_from_slice(&bytes[from..at]);
+        kept.extend_from_slice(KEY_REMOVED.as_bytes());
+        from = at + form.len();
+    }
+    kept.extend_from_slice(&bytes[from..]);
+    kept
+}
+
+/// The forms in which a text may hold a secret, longest first: as it is; inside of JSON, and of JSON in JSON; percent-encoded; in
+/// base64, of both alphabets, also as a part of a longer text such as `Bearer KEY`.
+fn encoded_forms(secret: &str) -> Vec<String> {
+    let quoted = |text: &str| {
+        let quoted = Value::from(text).to_string();
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let in_json = quoted(secret);
+    let slashed = in_json.replace('/', "\\/");
+    let mut forms = vec![secret.to_owned(), quoted(&in_json), quoted(&slashed), in_json, slashed];
+    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    for kept in [unreserved, |byte: u8| byte.is_ascii_alphanumeric(), |_: u8| false] {
+        let upper = |byte| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+        let lower = |byte| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
+        forms.push(secret.bytes().map(upper).collect());
+        forms.push(secret.bytes().map(lower).collect());
+    }
+    for before in 0..3 {
+        let part = in_base64(secret.as_bytes(), before);
+        forms.push(part.replace('+', "-").replace('/', "_"));
+        forms.push(part.replace('+', "%2B").replace('/', "%2F"));
+        forms.push(part);
+    }
+    forms.retain(|form| form.len() >= KEY_BYTES_MIN);
+    forms.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+    forms.dedup();
+    forms
+}
+
+/// The letters in base64 that depend on the secret alone if so many bytes, modulo three, stand before it.
+fn in_base64(secret: &[u8], before: usize) -> String {
+    let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(secret.iter().copied()).collect();
+    let text = STANDARD_NO_PAD.encode(&padded);
+    // Six bits a letter: the first whole one after the bytes before, the last one before the bytes behind.
+    let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+    text[from..to].to_owned()
 }
 
 /// Removes the key from the pieces of an answer. The end of a text is held back as long as it could begin the key.
@@ -152,12 +189,15 @@ impl<'k> Veil<'k> {
 impl Key {
     /// What may be shown of a text after its next piece. `held` keeps the end that could begin the key.
     fn reveal(&self, held: &mut String, piece: String) -> Option<String> {
-        let Some(secret) = self.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
+        if self.forms.is_empty() {
             return Some(piece);
-        };
+        }
         *held = self.remove(&(std::mem::take(held) + &piece));
-        let begins = |len: &usize| secret.get(..*len).is_some_and(|begin| held.ends_with(begin));
-        let kept = (1..secret.len()).rev().find(begins).unwrap_or(0);
+        let begun = |form: &String| {
+            let begins = |len: &usize| form.get(..*len).is_some_and(|begin| held.ends_with(begin));
+            (1..form.len()).rev().find(begins).unwrap_or(0)
+        };
+        let kept = self.forms.iter().map(begun).max().unwrap_or(0);
         let rest = held.split_off(held.len() - kept);
         let shown = std::mem::replace(held, rest);
         (!shown.is_empty()).then_some(shown)
@@ -167,6 +207,41 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_removed_in_every_form_that_it_may_be_repeated_in() {
+        let secret = "sk+ca/na\"ry-1_é~x";
+        let key = Key::read(Some("KEY"), &|_| Some(secret.to_owned()));
+        let in_json = Value::from(secret).to_string();
+        let percent = "sk%2Bca%2Fna%22ry-1_%C3%A9~x";
+        let mut texts = vec![
+            secret.to_owned(),
+            in_json.clone(),
+            Value::from(in_json.as_str()).to_string(),
+            in_json.replace('/', "\\/"),
+            percent.to_owned(),
+            percent.replace("%2B", "%2b").replace("%2F", "%2f").replace("%C3%A9", "%c3%a9"),
+            percent.replace('-', "%2D").replace('_', "%5F").replace('~', "%7E"),
+        ];
+        let around = ["", "a", "ab", "abc", "Bearer ", "user:"];
+        for (before, behind) in
+            around.iter().flat_map(|before| around.iter().map(move |behind| (before, behind)))
+        {
+            let text = format!("{before}{secret}{behind}");
+            texts.push(STANDARD_NO_PAD.encode(&text));
+            texts.push(base64::engine::general_purpose::URL_SAFE.encode(&text));
+        }
+        for text in texts {
+            let body = format!("{{\"error\": \"no such key: {text}!\"}}");
+            let veiled = key.remove(&body);
+            assert!(veiled.contains(KEY_REMOVED), "{body}: {veiled}");
+            // At most a few letters at the seams of base64 are left.
+            let left = veiled.len() - KEY_REMOVED.len() - (body.len() - text.len());
+            assert!(left <= 24, "{body}: {veiled}");
+            assert!(String::from_utf8(key.remove_bytes(body.as_bytes())).unwrap().contains(KEY_REMOVED));
+        }
+        assert_eq!(key.remove("skating, sk and %2B stay"), "skating, sk and %2B stay");
+    }
 
     #[test]
     fn a_key_in_pieces_of_any_size_is_never_shown() {

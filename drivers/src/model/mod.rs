@@ -38,8 +38,8 @@ mod wire;
 pub use cassette::CASSETTE_BYTES_MAX;
 pub use cassette_export::{AnsweredCall, cassette};
 pub use config::{
-    CassetteMode, Dialect, IDLE_TIMEOUT_DEFAULT, KeyVariable, MAX_OUTPUT_TOKENS_DEFAULT, MODEL_DEFAULT,
-    MODEL_TIMEOUT_MAX, ModelConfig, ModelsConfig, Provider, TIMEOUT_DEFAULT,
+    CassetteMode, Dialect, IDLE_TIMEOUT_DEFAULT, KeyVariable, MAX_OUTPUT_TOKENS_DEFAULT, MODEL_TIMEOUT_MAX,
+    ModelConfig, ModelsConfig, Provider, TIMEOUT_DEFAULT,
 };
 pub use config_check::{ConfigFault, FALLBACKS_MAX, MODEL_NAME_BYTES_MAX, MODELS_MAX};
 pub use key::PROVIDER_MESSAGE_BYTES_MAX;

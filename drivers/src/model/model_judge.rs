@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::json;
+use ostler_kernel::plan::model_tool;
 use ostler_kernel::port::{
     AttemptLog, BoxFuture, CallContext, CallOrigin, Judge, JudgedRun, Message, ModelRequest, NoLog, Opinion,
 };
+use ostler_kernel::text::beginning;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Wanted, result};
@@ -38,7 +40,7 @@ pub struct ModelJudge {
 impl ModelJudge {
     /// A judge that asks this model; evaluations show it as `model.NAME`.
     pub fn new(model: &Arc<ConfiguredModel>) -> ModelJudge {
-        ModelJudge { name: format!("model.{}", model.name), model: Arc::clone(model) }
+        ModelJudge { name: model_tool(&model.name), model: Arc::clone(model) }
     }
 
     async fn rate(&self, work: JudgedRun, bill: Arc<dyn AttemptLog>) -> Result<Opinion, String> {
@@ -139,8 +141,8 @@ fn cut(text: &str, bytes_max: usize) -> String {
     match text.len() {
         bytes if bytes <= bytes_max => text.to_owned(),
         bytes => {
-            let end = (0..=bytes_max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-            format!("{} [{} more bytes are not shown]", &text[..end], bytes - end)
+            let shown = beginning(text, bytes_max);
+            format!("{shown} [{} more bytes are not shown]", bytes - shown.len())
         }
     }
 }

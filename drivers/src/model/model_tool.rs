@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::plan::model_tool;
 use ostler_kernel::port::{
     BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ModelTurn, ParamProblem,
     PricedCall, Tool, ToolResult, ToolSpec,
@@ -40,7 +41,7 @@ impl ModelTool {
         let provider = first.config.provider.as_str();
         let described = first.config.model.as_deref().unwrap_or(provider);
         let spec = ToolSpec {
-            name: format!("model.{}", first.name),
+            name: model_tool(&first.name),
             // An answer of a fallback is a result of this tool as well.
             version: models.iter().map(|model| model.version.as_str()).collect::<Vec<_>>().join("-"),
             description: format!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ostler_kernel::plan::HumanDuration;
+use ostler_kernel::plan::{HumanDuration, nearest};
 use ostler_kernel::port::{CallOrigin, Finish, Message, ModelErrorClass, ModelRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -151,6 +151,24 @@ impl Answer {
     }
 }
 
+/// Roles that calls have. Programs may call in another role.
+const ROLES: [&str; 9] =
+    ["planner", "reflect", "observe", "micro", "think", "answer", "interject", "executor", "judge"];
+
+/// Pairs of letters compared to find the meant role.
+const PAIRS_MAX: usize = 10_000;
+
+/// The role that a similar, unknown one stands for.
+fn misspelt(role: &str) -> Option<&'static str> {
+    if ROLES.contains(&role) { None } else { nearest(role, ROLES, &mut PAIRS_MAX.clone()) }
+}
+
+/// What the parser found, without the excerpt of the file that follows.
+fn first_line(error: &str) -> String {
+    let line = error.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
 impl Script {
     /// Reads YAML, or JSON.
     ///
@@ -163,8 +181,11 @@ impl Script {
     }
 
     pub(super) fn parse(text: &str) -> Result<Script, String> {
-        let script: Script = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        let script: Script = serde_saphyr::from_str(text).map_err(|error| first_line(&error.to_string()))?;
         for (role, answers) in &script.roles {
+            if let Some(meant) = misspelt(role) {
+                return Err(format!("roles.{role}: no call has this role; did you mean {meant:?}?"));
+            }
             for (at, answer) in answers.iter().enumerate() {
                 let place = format!("roles.{role}[{at}]");
                 answer.check().map_err(|problem| format!("{place}: {problem}"))?;

@@ -7,10 +7,11 @@ use ostler_kernel::plan::HumanDuration;
 use ostler_kernel::port::{
     BoxFuture, Completion, Delta, Finish, Model, ModelError, ModelErrorClass, ModelRequest, ToolCall, Usage,
 };
+use ostler_kernel::text::{TOKEN_BYTES, beginning};
 use serde_json::Value;
 
 use super::script::{Answer, Script};
-use super::tokens::{TOKEN_BYTES, completion_bytes, estimate_tokens, request_bytes};
+use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
 
 /// Maximum pieces of a text; a longer text comes in larger pieces.
 const PIECES_MAX: usize = 64;
@@ -111,9 +112,7 @@ fn cut(completion: &mut Completion, max_output_tokens: Option<u32>) {
     let Some(most) = max_output_tokens.map(u64::from) else { return };
     if completion.usage.output.is_some_and(|tokens| tokens > most) {
         let bytes = usize::try_from(most.saturating_mul(TOKEN_BYTES)).unwrap_or(usize::MAX);
-        let bytes = bytes.min(completion.text.len());
-        let end = (0..=bytes).rev().find(|end| completion.text.is_char_boundary(*end)).unwrap_or(0);
-        completion.text.truncate(end);
+        completion.text.truncate(beginning(&completion.text, bytes).len());
         completion.finish = Finish::Length;
         completion.usage.output = Some(most);
     }

@@ -1,9 +1,7 @@
 //! Estimates of token counts, for providers that tell none.
 
 use ostler_kernel::port::{Completion, Delta, Message, ModelRequest};
-
-/// Bytes of a token, on average.
-pub(super) const TOKEN_BYTES: u64 = 4;
+use ostler_kernel::text::TOKEN_BYTES;
 
 /// Estimated tokens of a text of so many bytes, where no provider has counted.
 pub fn estimate_tokens(bytes: u64) -> u64 {

@@ -83,7 +83,7 @@ async fn a_miss_shows_the_difference() {
     let world = player(&tape);
     let params = json!({"prompt": "Tell me about the weather in Rome", "temperature": 0.5});
     let shown = world.shown("default", params).await.replace(world.folder.path().to_str().unwrap(), "FOLDER");
-    expect![[r#"structural: model default: invalid_request: cassette FOLDER/tape.jsonl: no recorded request equals this one; the nearest, exchange 1, differs in body.messages[0].content from character 30: recorded "bout the weather in Oslo", now "bout the weather in Rome", body.temperature: not recorded, now 0.5; correct the request, or record it with mode = "record""#]].assert_eq(&shown);
+    expect![[r#"structural: model default: invalid_request: cassette FOLDER/tape.jsonl: no recorded request equals this one; the nearest, exchange 1, differs in body.messages[0].content from character 30: recorded "bout the weather in Oslo", now "bout the weather in Rome", body.temperature: not recorded, now 0.5; repeat the recorded goal with its options over the same files, or record this one: --cassette with a new file, or mode = "record""#]].assert_eq(&shown);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use std::fmt::{self, Write};
 use serde_json::{Map, Value};
 
 use crate::plan::{Method, Rule};
+use crate::text::beginning;
 
 use code_check::CodeCheck;
 pub use patterns::CONTRACT_PATTERNS_BYTES_MAX;
@@ -343,8 +344,7 @@ pub(crate) fn excerpt(thing: impl fmt::Display) -> String {
                 self.0.push_str(text);
                 return Ok(());
             }
-            let end = (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-            self.0.push_str(&text[..end]);
+            self.0.push_str(beginning(text, room));
             Err(fmt::Error)
         }
     }

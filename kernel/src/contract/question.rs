@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::spec_error::{SpecError, describe_kind, known_keys};
 use crate::json::Json;
 use crate::plan::{MODEL_DEFAULT, Method, Rule, Tools, model_tool};
+use crate::text::beginning;
 
 /// Longest question of a rule, in bytes.
 pub const QUESTION_BYTES_MAX: usize = 16 * 1024;
@@ -95,11 +96,10 @@ impl ModelQuestion {
             return Ok(());
         }
         let shown = why.trim();
-        let end = (0..=WHY_BYTES_MAX.min(shown.len())).rev().find(|end| shown.is_char_boundary(*end));
-        let shown = match end.unwrap_or(0) {
-            0 => "no reason given".to_owned(),
-            end if end == shown.len() => shown.to_owned(),
-            end => format!("{}…", &shown[..end]),
+        let shown = match beginning(shown, WHY_BYTES_MAX) {
+            "" => "no reason given".to_owned(),
+            whole if whole.len() == shown.len() => shown.to_owned(),
+            begin => format!("{begin}…"),
         };
         Err(format!("contract[{rule}]: model {model} judges that it does not hold: {shown}"))
     }

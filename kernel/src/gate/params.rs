@@ -195,6 +195,9 @@ fn value_fault(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> (Stri
 fn requoted(found: &Value, wanted: JsonType) -> Option<String> {
     let help = match (found, wanted) {
         (Value::Number(_) | Value::Bool(_), JsonType::String) => "write it in quotes",
+        (Value::String(text), JsonType::Array) if text.contains(' ') => {
+            "write a list with an item for each word, such as [ls, -l]"
+        }
         (Value::String(text), JsonType::Integer | JsonType::Number | JsonType::Boolean) => {
             let bare: Value = serde_json::from_str(text).ok()?;
             let fits = match wanted {

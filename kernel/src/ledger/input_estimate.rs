@@ -1,7 +1,6 @@
 //! Estimates of the tokens of a prompt before the provider counts them.
 
-/// Bytes of a token, on average.
-const TOKEN_BYTES: u64 = 4;
+use crate::text::TOKEN_BYTES;
 
 /// A ratio of 1, in thousandths.
 const ONE: u64 = 1_000;

@@ -9,9 +9,7 @@ use super::{ContextForm, Mode, Role, View};
 use crate::id::NodeId;
 use crate::plan::Node;
 use crate::run::NodeState;
-
-/// Bytes of a text per token, as far as texts are counted and not measured by a model.
-const TOKEN_BYTES: u64 = 4;
+use crate::text::{TOKEN_BYTES, beginning};
 
 /// Most tokens of one result that a model is shown in full. The result itself is kept whole, and steps take it by reference.
 pub const SHOWN_TOKENS_MAX: u64 = 32 * 1_024;
@@ -74,12 +72,6 @@ pub fn text_tokens(text: &str) -> u64 {
 pub(crate) fn digest(text: &str, tokens: u64) -> &str {
     let most = usize::try_from(tokens.saturating_mul(TOKEN_BYTES)).unwrap_or(usize::MAX);
     beginning(text, most)
-}
-
-/// The beginning of a text, of at most so many bytes, ending with a whole character.
-pub(super) fn beginning(text: &str, bytes_max: usize) -> &str {
-    let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
 }
 
 impl View<'_> {

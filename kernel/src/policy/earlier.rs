@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::context::beginning;
 use super::provenance::{ResultTerms, is_result_untrusted};
 use super::{Goal, GoalTerms, View, text_tokens};
 use crate::event::Output;
@@ -16,6 +15,7 @@ use crate::id::{Digest, NAME_BYTES_MAX, NodeId, RunId};
 use crate::json::Json;
 use crate::plan::{Effect, Idempotency, Impact, Kind, Node, NodeDraft};
 use crate::run::{NodeState, Run};
+use crate::text::beginning;
 
 /// Earlier runs of one goal.
 pub const EARLIER_RUNS_MAX: usize = 8;

@@ -33,6 +33,21 @@ pub enum FaultCode {
 }
 
 impl FaultCode {
+    /// Every code, ascending.
+    pub const ALL: [FaultCode; 11] = [
+        FaultCode::F01,
+        FaultCode::F02,
+        FaultCode::F03,
+        FaultCode::F04,
+        FaultCode::F05,
+        FaultCode::F06,
+        FaultCode::F07,
+        FaultCode::F08,
+        FaultCode::F09,
+        FaultCode::F10,
+        FaultCode::F11,
+    ];
+
     /// The fault in words, as a sentence about what is named.
     pub fn says(self) -> &'static str {
         match self {
@@ -64,6 +79,9 @@ pub struct Fault {
     pub code: FaultCode,
     /// The field, step, parameter or node; `*` for the answer as a whole.
     pub named: String,
+    /// What more there is to say, such as the name of an unknown tool; empty if nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
 }
 
 impl fmt::Display for Fault {
@@ -78,11 +96,15 @@ pub(super) struct Faults(BTreeSet<Fault>);
 
 impl Faults {
     pub(super) fn add(&mut self, code: FaultCode, named: impl Into<String>) {
-        self.0.insert(Fault { code, named: named.into() });
+        self.add_with(code, named, String::new());
+    }
+
+    pub(super) fn add_with(&mut self, code: FaultCode, named: impl Into<String>, detail: String) {
+        self.0.insert(Fault { code, named: named.into(), detail });
     }
 
     pub(super) fn one(code: FaultCode, named: &str) -> Vec<Fault> {
-        vec![Fault { code, named: named.to_owned() }]
+        vec![Fault { code, named: named.to_owned(), detail: String::new() }]
     }
 
     pub(super) fn is_empty(&self) -> bool {

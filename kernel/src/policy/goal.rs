@@ -51,6 +51,9 @@ pub struct Goal {
     out_of_budget: bool,
 }
 
+/// What stands before the note of a person who refused a plan.
+const REFUSED_BY_PERSON: &str = "a person read these steps and wants others: ";
+
 /// A version of the plan as [`Goal::apply_version`] needs it.
 pub(crate) struct Accepted<'a> {
     pub(crate) cause: &'a ChangeCause,
@@ -122,6 +125,17 @@ impl Goal {
             call.end = Some(end);
             self.faulty.extend(faulty.map(|faulty| (number, faulty)));
         }
+    }
+
+    /// Notes why a person refused the plan that an attempt of the opening node wrote: the next try is shown both.
+    pub(crate) fn refuse_plan(&mut self, node: &NodeId, attempt: u32, plan: &Json, note: &str) {
+        let is_it = |call: &Call| call.is_by(node) && call.intent.attempt == attempt;
+        let Some(number) = self.calls.iter().rposition(is_it) else { return };
+        if let Some(end) = &mut self.calls[number].end {
+            end.faults = end.faults.saturating_add(1);
+        }
+        let (answer, faults) = (plan.as_str().to_owned(), format!("{REFUSED_BY_PERSON}{note}"));
+        self.faulty.insert(number, FaultyAnswer { answer, faults }.bounded());
     }
 
     /// The faulty answer of an attempt of a control node; `None` if it had none.

@@ -9,18 +9,20 @@ use super::judge::{check_reflection, describe};
 use super::{Fault, Role, View};
 use crate::id::NodeId;
 use crate::json::{self, Json};
-use crate::plan::{Approval, Delta, HumanDuration, Node};
+use crate::plan::{Approval, Delta, HumanDuration, Kind, Node};
 
 /// Parameters of an interjection node: the message, who answers in place of the model, and the answer of an operator.
 const MESSAGE: &str = "message";
 const BY: &str = "by";
 const PERSON: &str = "person";
 const ANSWER: &str = "answer";
+/// Why a model did not consider the message.
+const UNCONSIDERED: &str = "unconsidered";
 
 /// Who decides about an interjection into a goal run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Decider {
-    /// A model considers the message.
+    /// A model considers the message. If it cannot, a person is asked.
     #[default]
     Model,
     /// A person is asked: a yes goes on, a no and silence cancel the run.
@@ -52,16 +54,20 @@ pub enum InterjectionError {
     /// The answer has faults.
     #[error("the answer cannot be used: {}; give up only steps that have not started and are no output", describe(.0))]
     Faulty(Vec<Fault>),
+    /// The operator gave up steps together with an answer that ends or changes the work.
+    #[error("--cancel does not go with conclude, which gives up all that has not started: omit one of them")]
+    CancelWithConclude,
 }
 
-/// The change that adds an interjection with an operator's message, and its node. A person who is asked has `wait_ms` milliseconds.
+/// The change that adds an interjection with an operator's message, and its node. A person who is asked has `wait_ms` milliseconds;
+/// with none left, nobody is asked in place of a model that fails, and the run is cancelled.
 /// Submit the change as
 /// [`Operation::Interject`](crate::run::Operation::Interject).
 ///
 /// # Errors
 ///
-/// [`InterjectionError::Faulty`] if the operator's answer names a step that cannot be given up, or gives up steps of a run that it
-/// concludes.
+/// [`InterjectionError::Faulty`] if the operator's answer names a step that cannot be given up;
+/// [`InterjectionError::CancelWithConclude`] if it gives up steps of a run that it concludes.
 pub fn interjection(
     view: View<'_>,
     message: &str,
@@ -76,7 +82,7 @@ pub fn interjection(
         node.model = None;
     }
     match decider {
-        Decider::Model => {}
+        Decider::Model => node.human_timeout = (wait_ms > 0).then_some(HumanDuration::Millis(wait_ms)),
         Decider::Person => {
             node.approval = Some(Approval::Before);
             node.human_timeout = Some(HumanDuration::Millis(wait_ms));
@@ -92,6 +98,9 @@ pub fn interjection(
 /// The operator's answer in the schema of the role, without faults.
 fn checked(view: View<'_>, message: &str, answer: &OperatorAnswer) -> Result<Value, InterjectionError> {
     let OperatorAnswer { decision, cancel } = answer;
+    if *decision == Decision::Conclude && !cancel.is_empty() {
+        return Err(InterjectionError::CancelWithConclude);
+    }
     let says = |wanted: Decision| (*decision == wanted).then(|| message.to_owned());
     let (verdict, next) = (says(Decision::Conclude), says(Decision::Replan));
     let whole = json!({"decision": decision, "verdict": verdict, "next": next, "cancel": cancel});
@@ -99,6 +108,26 @@ fn checked(view: View<'_>, message: &str, answer: &OperatorAnswer) -> Result<Val
     let mut faults = Faults::default();
     check_reflection(view, &answer, &mut faults);
     if faults.is_empty() { Ok(whole) } else { Err(InterjectionError::Faulty(faults.into_vec())) }
+}
+
+/// True for an interjection that becomes a question to a person if its model fails.
+pub(crate) fn falls_back_to_person(node: &Node) -> bool {
+    node.kind == Kind::Interjection && node.human_timeout.is_some() && !is_answered_by_person(node)
+}
+
+/// The change that asks a person about the message of an interjection whose model failed.
+pub(crate) fn ask_person(view: View<'_>, failed: &Node, why: &str) -> Delta {
+    let mut node = view.control(Role::Interject, view.next_id(Role::Interject), []);
+    node.model = None;
+    node.approval = Some(Approval::Before);
+    node.human_timeout = failed.human_timeout.map(HumanDuration::Millis);
+    let mut params = Map::from_iter([
+        (BY.to_owned(), PERSON.into()),
+        (UNCONSIDERED.to_owned(), format!("no model could consider the message: {why}").into()),
+    ]);
+    params.extend(failed.params.get(MESSAGE).map(|message| (MESSAGE.to_owned(), message.clone())));
+    node.params = Some(params);
+    Delta { add: vec![node], ..Delta::default() }
 }
 
 /// True for an interjection that a person answers.

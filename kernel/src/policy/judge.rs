@@ -141,11 +141,12 @@ fn judge_text(view: View<'_>, node: &Node, written: Written) -> Judged {
 /// The message of a failure for faulty answers.
 pub fn describe(faults: &[Fault]) -> String {
     let told = |fault: &Fault| {
-        let Fault { code, named } = fault;
+        let Fault { code, named, detail } = fault;
+        let more = if detail.is_empty() { String::new() } else { format!(": {detail}") };
         if named == WHOLE {
-            format!("{code}: {}", code.says())
+            format!("{code}: {}{more}", code.says())
         } else {
-            format!("{code} {named}: {}", code.says())
+            format!("{code} {named}: {}{more}", code.says())
         }
     };
     faults.iter().map(told).collect::<Vec<_>>().join("; ")

@@ -112,8 +112,8 @@ fn check(view: View<'_>, node: &Node, advice: &Advice) -> Faults {
     if *decision == Remedy::Skip && refs.as_ref().is_some_and(|refs| !refs.is_empty()) {
         faults.add(FaultCode::F03, "refs");
     }
-    if tool.as_ref().is_some_and(|tool| view.goal.tools.terms(tool).is_none()) {
-        faults.add(FaultCode::F05, node.id.as_str());
+    if let Some(tool) = tool.as_ref().filter(|tool| view.goal.tools.terms(tool).is_none()) {
+        faults.add_with(FaultCode::F05, node.id.as_str(), format!("{tool:?}"));
     }
     if faults.is_empty() && *decision != Remedy::Skip {
         check_values(view, node, advice, &mut faults);

@@ -80,6 +80,7 @@ pub use final_answer::{FinalAnswer, ReadResult, Source};
 pub(crate) use goal::Accepted;
 pub use goal::{Conclusion, Goal, opening_plan};
 pub use interjection::{Decider, InterjectionError, OperatorAnswer, interjection};
+pub(crate) use interjection::{ask_person, falls_back_to_person};
 pub use judge::{Judged, describe, judge};
 pub use labels::Label;
 pub use learn::{LEARNT_PREFIX, LearnContext, LearnError, Learnt, learn};

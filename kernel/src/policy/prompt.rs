@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answer_schema::schema_of;
-use super::context::beginning;
 use super::conversation;
 use super::earlier::said;
 use super::{
@@ -16,6 +15,7 @@ use super::{
 };
 use crate::id::NodeId;
 use crate::port::ToolOffer;
+use crate::text::beginning;
 
 /// Text of the faulty answer of an attempt, by its number; `None` if it is not known any more.
 pub type ReadFaulty<'a> = dyn Fn(u32) -> Option<FaultyAnswer> + 'a;

@@ -45,7 +45,7 @@ pub(super) fn check(view: View<'_>, author: &NodeId, steps: &[Step], faults: &mu
 fn check_params(view: View<'_>, step: &Step, faults: &mut Faults) {
     let terms = view.goal.tools.terms(&step.tool);
     if terms.is_none() {
-        faults.add(FaultCode::F05, step.id.as_str());
+        faults.add_with(FaultCode::F05, step.id.as_str(), format!("{:?}", step.tool));
     }
     let known = terms.and_then(|terms| terms.params.as_ref());
     for name in wrong_params(step, known) {

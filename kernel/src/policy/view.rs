@@ -136,6 +136,11 @@ impl<'a> View<'a> {
         self.role(&NodeId::from(ANSWER)).is_some() || self.run.is_cancelled() || self.run.is_concluded()
     }
 
+    /// True if the run has no answer and no step of its plan was begun.
+    pub(crate) fn did_nothing(self) -> bool {
+        !self.run.outputs_executed() && self.work().all(|(_, instance)| instance.attempts == 0)
+    }
+
     /// True if the time of the run is up.
     pub(super) fn is_late(self) -> bool {
         self.goal.is_late(self.now)

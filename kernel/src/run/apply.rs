@@ -255,8 +255,14 @@ impl Run {
         if !approve {
             let (category, message) = (FailureCategory::HumanRejection, answer.note.clone());
             instance.failure = Some(Box::new(Failure { category, message }));
+            let plan = instance.output.as_ref().and_then(|output| output.inline.clone());
+            let attempt = instance.attempts;
             if ask == Some(HumanRequestKind::After) {
                 self.tally.count_rejected();
+                let goal = self.goal.as_mut();
+                if let (Some(goal), Some(plan), false) = (goal, plan, answer.note.is_empty()) {
+                    goal.refuse_plan(&answer.node, attempt, &plan, &answer.note);
+                }
             }
         }
         Ok(())

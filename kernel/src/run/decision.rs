@@ -4,9 +4,10 @@ use super::Run;
 use super::diagnosis::Diagnoser;
 use super::input::RunInput;
 use super::planner::{Planner, PlannerRequest};
-use crate::event::{Event, NodeTransition};
+use crate::event::{ChangeCause, Event, NodeTransition};
 use crate::id::{NodeId, RunId, Ticks};
-use crate::plan::Settings;
+use crate::plan::{Change, Settings};
+use crate::policy::{self, View};
 use crate::run::{NodeState, TransitionReason};
 
 /// Everything a decision depends on besides the run and the input.
@@ -83,7 +84,8 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
         self.events.push(event);
     }
 
-    /// Moves the node at index `at`. The end of an interjection may cancel the run: every other node stops then.
+    /// Moves the node at index `at`. The end of an interjection may cancel the run: every other node stops then. An interjection
+    /// whose model failed becomes a question to a person, which holds the run in its place.
     pub(super) fn transit(&mut self, at: usize, to: NodeState, reason: TransitionReason) {
         let was_cancelled = self.run.cancelled;
         let instance = &self.run.instances[at];
@@ -99,6 +101,18 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
         if self.run.cancelled && !was_cancelled {
             self.stop_all(NodeState::Cancelled, &TransitionReason::InterjectionFailed);
         }
+        let node = &self.run.plan.nodes[at];
+        if to == NodeState::Failed && !self.run.cancelled && policy::falls_back_to_person(node) {
+            self.ask_in_place_of_model(at);
+        }
+    }
+
+    /// Without room for the question the run goes on, and the refused change is on record.
+    fn ask_in_place_of_model(&mut self, at: usize) {
+        let Some(view) = View::of(self.run, self.cx.now) else { return };
+        let why = self.run.instances[at].failure_message().unwrap_or("its call failed");
+        let asks = policy::ask_person(view, &self.run.plan.nodes[at], why);
+        self.change(ChangeCause::Interject, Change::Delta(asks));
     }
 
     pub(super) fn id(&self, at: usize) -> NodeId {

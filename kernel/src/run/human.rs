@@ -269,8 +269,21 @@ impl Decision<'_, '_, '_> {
                 self.transit(at, NodeState::Cancelled, TransitionReason::HumanRejected);
             }
             (_, true) => self.executed(at),
+            (HumanRequestKind::After, false) if self.plans_again(at) => {
+                let why = TransitionReason::Category(FailureCategory::HumanRejection);
+                self.transit(at, NodeState::FailedRetryable, why);
+                self.transit(at, NodeState::Pending, TransitionReason::Retry);
+            }
             (_, false) => self.failed(at, FailureCategory::HumanRejection),
         }
+    }
+
+    /// True if a refused node planned a goal run, the person said why, and a try is left: the model plans again with the note.
+    fn plans_again(&self, at: usize) -> bool {
+        let (node, instance) = (&self.run.plan.nodes[at], &self.run.instances[at]);
+        let plans = self.run.goal.as_ref().is_some_and(|goal| goal.role(&node.id).is_some());
+        let has_note = instance.failure_message().is_some_and(|note| !note.is_empty());
+        plans && has_note && i64::from(instance.retries) < node.retries
     }
 
     pub(super) fn human_timeout(&mut self, node: &NodeId, request: u32) {

@@ -161,9 +161,10 @@ impl Run {
         self.tally.cost()
     }
 
-    /// Scores of the run by its records; `None` if no attempt ended or the run was cancelled.
+    /// Scores of the run by its records; `None` if no attempt ended, the run was cancelled, or it is a goal run that failed before
+    /// any step of its plan began: of such a run nothing can be judged.
     pub fn scores(&self, target: &Target) -> Option<Scores> {
-        if self.cancelled {
+        if self.cancelled || View::of(self, 0).is_some_and(View::did_nothing) {
             return None;
         }
         let patched: u64 = self.instances.iter().map(|instance| u64::from(instance.patch_count)).sum();

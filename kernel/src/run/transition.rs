@@ -9,6 +9,7 @@ use super::ordered_joins::may_win;
 use crate::event::NodeTransition;
 use crate::id::Ticks;
 use crate::plan::Kind;
+use crate::policy;
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 impl Run {
@@ -121,13 +122,14 @@ impl Run {
         self.end_interjection(index, state);
     }
 
-    /// Releases the hold of an ended interjection. Cancels the run if the interjection failed, or if a person rejected an
-    /// operator's interjection or did not answer: an operator wanted to intervene, so the run fails safe. A cancelled or
-    /// skipped interjection only releases its hold.
+    /// Releases the hold of an ended interjection. Cancels the run if the interjection failed and nobody is asked in its place, or
+    /// if a person rejected an operator's interjection or did not answer: an operator wanted to intervene, so the run fails safe. A
+    /// cancelled or skipped interjection only releases its hold.
     fn end_interjection(&mut self, index: usize, state: NodeState) {
         let node = &self.plan.nodes[index];
         let hold = self.holds.iter().position(|held_by| *held_by == node.id);
-        let (failed, is_interjection) = (state == NodeState::Failed, node.kind == Kind::Interjection);
+        let failed = state == NodeState::Failed && !policy::falls_back_to_person(node);
+        let is_interjection = node.kind == Kind::Interjection;
         let reason = &self.instances[index].reason;
         let refused =
             matches!(reason, Some(TransitionReason::HumanRejected | TransitionReason::HumanTimeout));

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ostler_kernel::run::FailureCategory;
 use serde::{Deserialize, Serialize};
+
+use super::DiagnosisView;
 
 /// The body of `POST /v1/runs/{id}/evaluation`: at least one of the scores.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +78,9 @@ pub struct EvaluationView {
     pub verdicts: Vec<VerdictView>,
     /// Acts of people during the run.
     pub acts: u32,
+    /// What came of the diagnoses of failures, by category.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub diagnoses: BTreeMap<FailureCategory, DiagnosisView>,
 }
 
 /// A judge's opinion of a run.

@@ -13,6 +13,7 @@ use ostler_kernel::run::{
     self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, Operation, RuleDiagnoser, Run,
     RunInput,
 };
+use ostler_kernel::text::TOKEN_BYTES;
 
 use super::case::{AnswerScript, Case, ControlScript, WorkScript};
 use super::models::{failed, good, result, result_of, value_of};
@@ -20,9 +21,6 @@ use super::outside::{ScriptedWorld, Toolbox};
 use super::trace::Trace;
 use crate::graph::CaseError;
 use crate::graph::script::{ControlKind, HumanScript};
-
-/// Bytes of a result per token: the kernel counts a result's tokens by its bytes.
-const TOKEN_BYTES: u64 = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {

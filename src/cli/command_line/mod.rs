@@ -80,7 +80,11 @@ enum Command {
     ///
     /// The list says for each model whether its key is set, its price per million tokens and its roles. With
     /// `probe`, four tiny calls to one of them tell what works: text, a stream, a schema, a tool.
-    #[command(after_help = "Examples:\n  ostler models\n  ostler models probe default")]
+    ///
+    /// A model is a table [models.NAME] of ostler.toml. The name `default` serves all roles that [roles] gives no other.
+    #[command(
+        after_help = "Keys of [models.NAME]:\n  provider           openai, anthropic, scripted or cassette\n  model, base_url    the provider's name of the model; another address\n  api_key_env        environment variable with the key\n  max_output_tokens, context_tokens, timeout, idle_timeout, price, fallback,\n  requests_per_minute, tokens_per_minute, profile\n  file, mode         a script or a cassette\n\nAn ostler.toml:\n  [models.default]\n  provider = \"openai\"\n  model = \"gpt-4o-mini\"\n  api_key_env = \"OPENAI_API_KEY\"\n\nExamples:\n  ostler models\n  ostler models probe default"
+    )]
     Models(models::ModelsArgs),
     /// MCP servers: list them and their tools, try one, accept changes
     ///

@@ -11,7 +11,7 @@ const LETTERS_COMPARED_MAX: usize = 100_000;
 
 /// Words of other tools, with the command that does the same here. The first text is the command before the word; empty: the
 /// word follows `ostler` itself.
-const MEANINGS: [(&str, &[&str], &str); 17] = [
+const MEANINGS: [(&str, &[&str], &str); 19] = [
     ("", &["list", "ls", "status", "jobs", "runs"], "`ostler ps` lists runs, `ostler show RUN` shows one"),
     (
         "",
@@ -72,6 +72,8 @@ const MEANINGS: [(&str, &[&str], &str); 17] = [
         &["--dry-run", "--check", "--plan-only", "-n"],
         "`ostler check PLAN` judges a plan without running it",
     ),
+    ("approve", &["--yes", "-y"], "`ostler approve` is the yes, `ostler reject` the no"),
+    ("reject", &["--no", "-n", "--yes", "-y"], "`ostler reject` is the no, `ostler approve` the yes"),
     (
         "run",
         &["--detach", "-d", "--background"],
@@ -103,6 +105,11 @@ fn suggest(mut error: clap::Error, words: &[String]) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(meaning)]));
         return error;
     }
+    if let Some(quoted) = unquoted(words, at, place).filter(|_| kind == ContextKind::InvalidArg) {
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(quoted)]));
+        return error;
+    }
     let meant = MEANINGS.iter().find(|(of, words, _)| *of == place && words.contains(&name.as_str()));
     if let Some((.., meaning)) = meant {
         error.remove(ContextKind::SuggestedSubcommand);
@@ -118,6 +125,22 @@ fn suggest(mut error: clap::Error, words: &[String]) -> clap::Error {
         }
     }
     error
+}
+
+/// Advice for a goal of several words without quotes, and for a goal given to a chat.
+fn unquoted(words: &[String], at: usize, command: &str) -> Option<String> {
+    let from = words.iter().position(|word| word == command)? + 1;
+    let first = words.get(at).filter(|word| !word.starts_with('-') && from <= at)?;
+    // The words around the unexpected one, as far as none is an option.
+    let start =
+        words[from..at].iter().rposition(|word| word.starts_with('-')).map_or(from, |dash| from + dash + 1);
+    let goal = words[start..].iter().take_while(|word| !word.starts_with('-'));
+    let goal: Vec<&str> = goal.map(String::as_str).collect();
+    match command {
+        "ask" => Some(format!("put the goal in quotes: `ostler ask '{}'`", goal.join(" "))),
+        "chat" => Some(format!("`ostler chat` asks for each turn; `ostler ask '{first}'` asks once")),
+        _ => None,
+    }
 }
 
 /// Advice for a word that begins with a dash after an option that takes a value: clap advises `--`, which gives the

@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Args;
 use ostler_kernel::grant::{GRANT_MS_MAX, pattern};
 use ostler_kernel::ledger::Amount;
-use ostler_kernel::plan::HumanDuration;
+use ostler_kernel::plan::{HumanDuration, nearest};
 use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{
     AnswerRequest, ApprovalView, Decision, GrantRequest, ProblemDetails, Raise, RunRef, Summary, Waiting,
@@ -29,6 +29,9 @@ use crate::cli::session::api_client::{ApiError, Client, path_segment};
 use crate::cli::session::approval_prompt::{Reply, TypedLines};
 use crate::cli::session::signals::{ContinueSignal, Signals};
 use crate::cli::session::{AccessMode, Session, approval_prompt, watch_run};
+
+/// Pairs of letters compared to find the meant node.
+const PAIRS_MAX: usize = 100_000;
 
 /// Minimum hex digits of `--digest`.
 const DIGEST_GIVEN_MIN: usize = 8;
@@ -256,7 +259,15 @@ fn pending_question<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Fai
             hints::command("resolve", &[id, node], "")
         ))),
         None => Err(Failure::invalid(match run.nodes.get(node) {
-            None => format!("run {id}: no node {node}"),
+            None => {
+                let names = run.waiting.iter().map(|waiting| waiting.node.as_str());
+                let names = names.chain(run.nodes.keys().map(String::as_str));
+                let help = match nearest(node, names, &mut PAIRS_MAX.clone()) {
+                    Some(meant) => format!("did you mean {meant:?}?"),
+                    None => format!("`{}` lists its nodes", hints::show(id)),
+                };
+                format!("run {id}: no node {node}; {help}")
+            }
             Some(state) if run.status.is_over() => {
                 format!(
                     "run {id}: closed, and node {node} is {}; no approval is pending",

@@ -217,6 +217,7 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
     let mut session = Session::open(globals, &opening.workspace, mode).await?;
     let opened = async {
         let on = earlier_runs(&mut session, &args.on).await?;
+        session.note_new_client(&args.options.client).await;
         opening.submit(&mut session, goal, on).await.map_err(Failure::from)
     };
     let run = match opened.await {

@@ -10,6 +10,7 @@ use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::run_name;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit_name, harmless_line};
+use crate::cli::output::summary::figures::diagnosis_text;
 use crate::cli::output::terminal::{Out, Style, tagged};
 use crate::cli::output::units::{clock_time, plural, score_text, score_text_fine};
 use crate::cli::session::api_client::path_segment;
@@ -116,6 +117,9 @@ pub(crate) fn print_evaluation(view: &EvaluationView, out: &mut Out) {
     match view.acts {
         0 => out.line("  on its own  yes"),
         acts => out.line(format!("  on its own  no, {} by a person", plural(acts as usize, "act"))),
+    }
+    for (category, came) in &view.diagnoses {
+        out.line(format!("  diagnoses   {}", diagnosis_text(*category, came)));
     }
     if let Some(judge) = &view.judge {
         let said =

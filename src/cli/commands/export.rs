@@ -44,6 +44,11 @@ pub(crate) async fn export(globals: &Globals, args: ExportArgs) -> Result<u8, Fa
     let found = session.get(&path).await;
     session.stop().await;
     let ModelExchanges { exchanges, left_out } = found?;
+    if exchanges.is_empty() {
+        left_out.iter().for_each(|what| status_line(format!("not exported: {what}")));
+        let why = if left_out.is_empty() { "it called no model" } else { "no call of it can be exported" };
+        return Err(Failure::invalid(format!("run {}: {why}, so there is no cassette to write", args.run)));
+    }
     let lines = lines(&exchanges)?;
     let mut out = Out::new();
     let text = lines.join("\n") + "\n";

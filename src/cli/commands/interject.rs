@@ -98,7 +98,9 @@ pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<
         }
         DigestSource::AtTerminal | DigestSource::Unseen => hints::command("approve", &of, ""),
     };
-    let considered = format!("run {run} considers it in node {node}: nothing more starts until then");
+    let considered = format!(
+        "run {run} considers it in node {node}: nothing more starts until then; if no model can, you are asked"
+    );
     let held = format!(
         "run {run} is held by node {node}; `{approve}` continues it, `{}` cancels it",
         hints::command("reject", &of, "")

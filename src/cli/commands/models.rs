@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use ostler_drivers::model::{ConfiguredModel, Models, Price, probe};
+use ostler_drivers::model::{ConfiguredModel, Models, Price, PriceOrigin, PriceTable, price_table, probe};
 use serde::Serialize;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_line;
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line, tagged};
-use crate::cli::output::units::elapsed;
+use crate::cli::output::units::{dollars, elapsed};
 use crate::cli::session::settings::load_settings;
 
 /// Roles that a configuration may give a model of their own.
@@ -92,6 +92,9 @@ async fn probe_one(globals: &Globals, models: &Models, name: &str) -> Result<u8,
             format!("{:<7} {state}  {:>9}  {}", check.name, elapsed(ms), harmless_line(told)).trim_end(),
         );
     }
+    if let Some(nano_usd) = probed.nano_usd.filter(|nano_usd| *nano_usd > 0 && !globals.json) {
+        out.line(format!("price   {}", dollars(nano_usd)));
+    }
     let works = probed.checks.iter().all(|check| check.outcome.is_ok());
     Ok(if works { code::SUCCEEDED } else { code::FAILED })
 }
@@ -102,12 +105,18 @@ fn list(globals: &Globals, models: &Models) -> u8 {
     if globals.json {
         lines.iter().for_each(|line| out.json(&tagged("model", line)));
     } else if lines.is_empty() {
-        status_line("no model is configured: add [models.default] to ostler.toml; see docs/guide/models.md");
+        status_line(
+            "no model is configured: add [models.default] to ostler.toml; `ostler help models` shows how",
+        );
     } else {
         let rows: Vec<[Cell; 7]> = lines.iter().map(row).collect();
         let table = Table::new(COLUMNS, &rows, out.columns());
         out.line(table.head());
         rows.iter().for_each(|row| out.line(table.row(row, &Out::new())));
+        if models.iter().any(|model| model.price.is_some() && model.price_origin == PriceOrigin::Shipped) {
+            let PriceTable { source, date, .. } = price_table();
+            status_line(format!("prices of {date} from {source}; `price` of a model sets another"));
+        }
     }
     code::SUCCEEDED
 }

@@ -13,15 +13,19 @@ use crate::cli::arguments::budget::{BudgetOptions, Resources};
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::{Globals, bounds, plan};
+use crate::cli::commands::check::preflight;
 use crate::cli::exit::Failure;
 use crate::cli::output::findings;
 use crate::cli::output::hints::with_location;
-use crate::cli::output::terminal::Out;
+use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::ApiError;
 use crate::cli::session::new_servers::accept_new_servers;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, watch};
 use crate::cli::session::{AccessMode, Session, settings};
+
+/// Calls that the gate would deny, as shown before a run.
+const DENIED_SHOWN_MAX: usize = 4;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -62,6 +66,17 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let (plan, _advice) = plan::judge(&file, &config)
         .map_err(|findings| findings::report_plan(&file, &findings, globals.json, &mut out))?;
     let draft = file.draft().expect("a valid plan was read as a whole");
+    let denied = preflight::refusals(&file, &plan, &config, &args.bounds, &workspace);
+    for finding in denied.iter().take(DENIED_SHOWN_MAX) {
+        let node = finding.node.as_deref().unwrap_or("the plan");
+        status_line(format!("warning: {node} {}; {}", finding.detail, finding.help));
+    }
+    if denied.len() > DENIED_SHOWN_MAX {
+        status_line(format!(
+            "warning: … and {} more; `ostler check` lists them",
+            denied.len() - DENIED_SHOWN_MAX
+        ));
+    }
     let Resources { usd, tokens, credits } = args.budget.resources();
     let request = SubmitRequest {
         plan: Arc::new(plan),
@@ -81,6 +96,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, &workspace, AccessMode::Create, args.metrics).await?;
+    session.note_new_client(&request.client).await;
     let run = match session.submit(&request, draft).await {
         Ok(RunRef { run }) => run,
         Err(refused) => {

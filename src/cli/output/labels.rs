@@ -15,7 +15,7 @@ pub(crate) fn state(state: &str) -> &str {
 pub(crate) fn request(ask: &str) -> &'static str {
     match ask {
         "before" => "approval to start",
-        "after" => "approval to publish its result",
+        "after" => "approval of its result",
         "budget" => "an answer about its budget",
         _ => "approval",
     }
@@ -42,7 +42,7 @@ pub(crate) fn reason(reason: &str) -> String {
         "human_rejected" | "human_rejection" => "rejected by a person",
         "human_timeout" => "no answer before the deadline",
         "plan_cancelled" => "run cancelled",
-        "interjection_failed" => "interjection not approved",
+        "interjection_failed" => "an operator's message was refused or could not be considered",
         "delta" => "removed by a new plan version",
         "denials" => "too many calls denied by the gate",
         "deadline" => "job deadline passed",

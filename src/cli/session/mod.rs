@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 
 use ostler::{Ostler, StartError};
 use ostler_drivers::tool::DataFolder;
-use ostler_kernel::plan::{Plan, PlanDraft};
-use ostler_server::wire::{RunList, RunRef, SubmitRequest, Summary};
+use ostler_kernel::id::CLIENT_DEFAULT;
+use ostler_kernel::plan::{Plan, PlanDraft, nearest};
+use ostler_server::wire::{ClientList, RunList, RunRef, SubmitRequest, Summary};
 use ostler_server::{OperatorSecret, router};
 use ostler_store::OpenError;
 use serde::Serialize;
@@ -98,6 +99,9 @@ pub(crate) async fn open_existing(
     }
     Session::open(globals, Path::new("."), mode).await
 }
+
+/// Pairs of letters compared to find the meant client.
+const PAIRS_MAX: usize = 1_000_000;
 
 impl Session {
     /// Connects to the holder of the data folder, or opens the folder.
@@ -247,6 +251,21 @@ impl Session {
         draft: &PlanDraft,
     ) -> Result<RunRef, ApiError> {
         self.with_retry(true, async |client| client.submit(terms, draft).await).await
+    }
+
+    /// Tells of a client that has no run yet, if its name is close to that of another client: it may be a typing error.
+    pub(crate) async fn note_new_client(&mut self, name: &str) {
+        if name == CLIENT_DEFAULT {
+            return;
+        }
+        let Ok(ClientList { clients }) = self.get("/v1/clients").await else { return };
+        let names = || clients.iter().map(|known| known.client.as_str());
+        if names().any(|known| known == name) {
+            return;
+        }
+        if let Some(meant) = nearest(name, names(), &mut PAIRS_MAX.clone()) {
+            status_line(format!("note: client {name} is new; client {meant} exists already"));
+        }
     }
 
     pub(crate) async fn summary(&mut self, run: &str) -> Result<Summary, Failure> {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use ostler_kernel::text::beginning;
 use serde::{Deserialize, Serialize};
 
 /// Bytes kept of the text that models write in one attempt; of a longer text the end is kept.
@@ -93,7 +94,7 @@ impl KeptText {
 
 /// The last boundary of characters up to `at`.
 fn char_start(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+    beginning(text, at).len()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use reqwest::Url;
 use self::entity::decoded;
 use self::token::{Tag, Token, Tokens};
 use self::writer::{Gap, Writer};
+use ostler_kernel::text::beginning;
 
 /// Maximum links in a list; the text has all of them.
 pub const PAGE_LINKS_MAX: usize = 200;
@@ -325,7 +326,7 @@ pub(super) fn visible(text: &str) -> String {
 
 /// The last boundary of characters at or before `at`.
 pub(super) fn boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+    beginning(text, at).len()
 }
 
 #[cfg(test)]

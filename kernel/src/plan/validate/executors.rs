@@ -61,9 +61,9 @@ fn unknown_model(
     let models: BTreeSet<String> =
         context.tools.iter().filter_map(|tool| model_of_tool(tool)).map(str::to_owned).collect();
     let help = if models.is_empty() {
-        "no model is configured: add [models.default] to ostler.toml; see `ostler help models`".to_owned()
+        format!("no model is configured: add [models.{model}] to ostler.toml; see `ostler help models`")
     } else {
-        let otherwise = format!("use one of {}", list_names(&models));
+        let otherwise = format!("use one of {}, or add [models.{model}] to ostler.toml", list_names(&models));
         context.suggestions.help(model, models.iter().map(String::as_str), &otherwise)
     };
     let place = indexed.place(at).key("model");

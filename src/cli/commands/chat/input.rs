@@ -81,10 +81,21 @@ impl Input {
             match line.as_deref().map(str::trim) {
                 None | Some("/quit") => return Ok(Said::End),
                 Some("") => {}
+                Some(word) if is_command(word) => {
+                    status_line(format!(
+                        "{word}: no such command; /quit or ^D ends, any other line is a turn"
+                    ));
+                }
                 Some(goal) => return Ok(Said::Goal(goal.to_owned())),
             }
         }
     }
+}
+
+/// True for a word such as `/help`, which no model is to be paid for. A path has a second slash.
+fn is_command(line: &str) -> bool {
+    let word = line.strip_prefix('/').unwrap_or_default();
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
 fn prompt() {

@@ -1,6 +1,6 @@
 //! `ostler check`.
 
-mod preflight;
+pub(crate) mod preflight;
 
 use std::path::{Path, PathBuf};
 

@@ -18,6 +18,7 @@ use ostler_kernel::policy::{
 };
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::RunOutcome;
+use ostler_kernel::text::TOKEN_BYTES;
 use ostler_sim::modes::experiment::{Costs, GoalShape, Measured, MeasuredCall, Strategy, Trial, measure};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -330,9 +331,6 @@ struct Work {
     takes: Duration,
     result: Value,
 }
-
-/// Bytes of a token, as the kernel counts.
-const TOKEN_BYTES: u64 = 4;
 
 impl Work {
     fn of(costs: &Costs) -> Work {

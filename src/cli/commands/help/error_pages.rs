@@ -1,6 +1,7 @@
 //! The pages of `docs/errors`.
 
 use ostler_kernel::pipeline::SpecFault;
+use ostler_kernel::policy::FaultCode;
 
 macro_rules! page {
     ($code:literal) => {
@@ -8,7 +9,7 @@ macro_rules! page {
     };
 }
 
-const PAGES: [(&str, &str); 77] = [
+const PAGES: [(&str, &str); 78] = [
     page!("AUDIT_UNAVAILABLE"),
     page!("BUDGET_CUMULATIVE"),
     page!("CLEARANCE_DENIED"),
@@ -80,6 +81,7 @@ const PAGES: [(&str, &str); 77] = [
     page!("W07"),
     page!("W08"),
     page!("W09"),
+    page!("answer"),
     page!("config"),
     page!("job"),
     page!("parameter"),
@@ -92,10 +94,15 @@ pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
     PAGES.iter().map(|(code, _)| *code).filter(|code| *code != "pipeline")
 }
 
-/// Returns the page of a code, case-insensitively. All pipeline faults share a page.
+/// Returns the page of a code, case-insensitively. All pipeline faults share a page, and so do all faults of answers.
 pub(crate) fn page(code: &str) -> Option<&'static str> {
     let is_pipeline = SpecFault::CODES.iter().any(|known| known.eq_ignore_ascii_case(code));
-    let code = if is_pipeline { "pipeline" } else { code };
+    let is_answer = FaultCode::ALL.iter().any(|known| known.to_string().eq_ignore_ascii_case(code));
+    let code = match (is_pipeline, is_answer) {
+        (true, _) => "pipeline",
+        (false, true) => "answer",
+        (false, false) => code,
+    };
     PAGES.iter().find(|(known, _)| known.eq_ignore_ascii_case(code)).map(|(_, page)| *page)
 }
 
@@ -130,6 +137,10 @@ mod tests {
         for code in SpecFault::CODES {
             let page = page(code).unwrap_or_default();
             assert!(page.starts_with("# pipeline: ") && page.contains(&format!("`{code}`")), "{code}");
+        }
+        for code in FaultCode::ALL {
+            let page = page(&code.to_string()).unwrap_or_default();
+            assert!(page.starts_with("# answer: ") && page.contains(&format!("`{code}`: ")), "{code}");
         }
         assert_eq!(page("v04"), page("V04"));
         assert_eq!(page("V99"), None);

@@ -88,16 +88,20 @@ fn schedule_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
         vec![fit(&format!("{before}{rounds}"), page.columns), fit(&makespan_text(summary), page.columns)];
     lines.extend(reliability_line(page, summary));
     lines.extend(
-        summary.diagnoses.iter().map(|(category, came)| fit(&diagnosis_text(*category, came), page.columns)),
+        summary
+            .diagnoses
+            .iter()
+            .map(|(category, came)| format!("  diagnoses      {}", diagnosis_text(*category, came)))
+            .map(|line| fit(&line, page.columns)),
     );
     lines
 }
 
 /// Diagnoses of a category of failures, and how often the level they proposed mended the failure.
-fn diagnosis_text(category: FailureCategory, came: &DiagnosisView) -> String {
+pub(crate) fn diagnosis_text(category: FailureCategory, came: &DiagnosisView) -> String {
     let DiagnosisView { made, tried, mended, brier } = *came;
     let score = brier.map(|brier| format!("; the level mended {mended} of {tried}, Brier score {brier:.2}"));
-    format!("  diagnoses      {made} of {category}{}", score.unwrap_or_default())
+    format!("{made} of {category}{}", score.unwrap_or_default())
 }
 
 /// The reliability of a result. A run without its outputs has none.

@@ -1,0 +1,204 @@
+//! Opening goal runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ostler_kernel::event::CallTerms;
+use ostler_kernel::gate::SCOPE_DEFAULT;
+use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, RunId};
+use ostler_kernel::plan::{Diagnostic, MODEL_DEFAULT, model_tool, nearest};
+use ostler_kernel::policy::{
+    Aggregator, EARLIER_RUNS_MAX, EarlierRun, GOAL_BYTES_MAX, GoalModels, GoalTerms, Mode, bounded_earlier,
+    goal_plan,
+};
+use ostler_kernel::run::RunStatus;
+
+use crate::api::earlier::Earlier;
+use crate::api::system::System;
+use crate::base::error::RunError;
+use crate::messages::submission::{Submission, SubmitError};
+
+/// A goal to reach, and its terms.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Goal {
+    /// The goal with its mode, models, tools and limits. Templates, earlier runs and the time of opening are filled in.
+    pub terms: GoalTerms,
+    /// Earlier runs whose answers and results the goal may use, the oldest first.
+    pub on: Vec<RunId>,
+    /// The client that pays; ignored if `agent` is named: then the agent's client pays.
+    pub client: ClientId,
+    /// The agent; `None`: one of the run's own.
+    pub agent: Option<AgentId>,
+    /// Highest allowed impact, 0 to 2.
+    pub intent: u8,
+    /// Name of the scope.
+    pub scope: String,
+    /// The folder that the tools may touch.
+    pub workspace: PathBuf,
+    /// Id of the run; see [`Submission::run`].
+    pub run: Option<RunId>,
+    /// Budget of the run in credits; `None`: limited only by the client's credits.
+    pub budget: Option<u64>,
+    /// Limits of the run's calls of models; `None`: no limits but the client's.
+    pub calls: Option<CallTerms>,
+}
+
+impl Goal {
+    /// A goal in the words of a user, for client [`CLIENT_DEFAULT`], with intent 1, scope [`SCOPE_DEFAULT`], the current folder,
+    /// the mode `auto` and the model `default`. Nobody is asked about the plan.
+    pub fn new(goal: &str) -> Goal {
+        Goal {
+            terms: GoalTerms {
+                aggregator: Aggregator::Executor,
+                ..GoalTerms::new(goal.trim(), Mode::Auto, MODEL_DEFAULT)
+            },
+            on: Vec::new(),
+            client: CLIENT_DEFAULT.into(),
+            agent: None,
+            intent: 1,
+            scope: SCOPE_DEFAULT.to_owned(),
+            workspace: PathBuf::from("."),
+            run: None,
+            budget: None,
+            calls: None,
+        }
+    }
+}
+
+/// The reason why a goal was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum GoalError {
+    /// The goal is empty or too long.
+    #[error("a goal has 1 to {GOAL_BYTES_MAX} bytes, this has {0}")]
+    Length(usize),
+    /// The system has no such model.
+    #[error("there is no model {0:?}; configure [models.{0}]")]
+    Model(String),
+    /// The system has no such tool.
+    #[error("there is no tool {unknown:?}; {}", meant(.nearest.as_deref()))]
+    Tool {
+        /// The tool.
+        unknown: String,
+        /// A tool with a similar name.
+        nearest: Option<String>,
+    },
+    /// The agent does not exist.
+    #[error("no agent {0}")]
+    Agent(AgentId),
+    /// More earlier runs than a goal may use.
+    #[error("a goal may use at most {EARLIER_RUNS_MAX} earlier runs, not {0}")]
+    TooManyEarlier(usize),
+    /// An earlier run is of another client.
+    #[error("run {run} is of client {owner}, and the goal of client {client}; name a run of {client}")]
+    OtherClient {
+        /// The earlier run.
+        run: RunId,
+        /// Its client.
+        owner: String,
+        /// The client of the goal.
+        client: ClientId,
+    },
+    /// An earlier run is not over.
+    #[error(
+        "run {run} is {status}, so its results are not final; `ostler resume {run}` continues it, `ostler cancel {run}` ends it"
+    )]
+    Unfinished {
+        /// The earlier run.
+        run: RunId,
+        /// Its status.
+        status: RunStatus,
+    },
+    /// An earlier run cannot be read.
+    #[error(transparent)]
+    Earlier(#[from] RunError),
+    /// The plan that the goal begins with is not valid here.
+    #[error("the goal cannot be planned: {}", .0.first().map(ToString::to_string).unwrap_or_default())]
+    Plan(Vec<Diagnostic>),
+    /// The run cannot be opened.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+}
+
+fn meant(nearest: Option<&str>) -> String {
+    nearest.map_or_else(
+        || "`ostler help tools` lists the tools".to_owned(),
+        |nearest| format!("did you mean {nearest:?}?"),
+    )
+}
+
+/// Pairs of letters compared to find the meant tool.
+const PAIRS_MAX: usize = 1_000_000;
+
+impl System {
+    /// Opens a run for a goal and drives it. The run is durable on return; dropping the future may or may not have opened it.
+    ///
+    /// # Errors
+    ///
+    /// See [`GoalError`]; nothing is opened.
+    pub async fn goal(&self, goal: Goal) -> Result<RunId, GoalError> {
+        let Goal { terms, on, client, agent, intent, scope, workspace, run, budget, calls } = goal;
+        let client = match &agent {
+            Some(agent) => self.agent(agent).await.ok_or_else(|| GoalError::Agent(agent.clone()))?.client,
+            None => client,
+        };
+        let terms = self.with_known(terms)?;
+        let on = self.earlier_runs(&on, &client).await?;
+        let templates = self.templates_for(&terms.goal).await;
+        let terms = terms.on(on).offering(templates);
+        let plan = self.judge_opening(goal_plan(&terms)).await.map_err(GoalError::Plan)?;
+        let goal = Some(Arc::new(terms));
+        let submission = Submission {
+            client,
+            agent,
+            intent,
+            scope,
+            workspace,
+            run,
+            budget,
+            calls,
+            goal,
+            ..Submission::plan(plan)
+        };
+        Ok(self.submit(submission).await?)
+    }
+
+    /// The terms with every model named; all models and tools exist.
+    fn with_known(&self, mut terms: GoalTerms) -> Result<GoalTerms, GoalError> {
+        if terms.goal.is_empty() || terms.goal.len() > GOAL_BYTES_MAX {
+            return Err(GoalError::Length(terms.goal.len()));
+        }
+        let GoalModels { planner, executor } = &mut terms.models;
+        for model in [planner, executor] {
+            let model = model.get_or_insert_with(|| MODEL_DEFAULT.to_owned());
+            if !self.has_tool(&model_tool(model)) {
+                return Err(GoalError::Model(model.clone()));
+            }
+        }
+        if let Some(unknown) = terms.tools.iter().flatten().find(|tool| !self.has_tool(tool)) {
+            let nearest = nearest(unknown, self.tool_names(), &mut PAIRS_MAX.clone()).map(str::to_owned);
+            return Err(GoalError::Tool { unknown: unknown.clone(), nearest });
+        }
+        Ok(terms)
+    }
+
+    /// What a goal of a client is told of earlier runs.
+    async fn earlier_runs(&self, on: &[RunId], client: &ClientId) -> Result<Vec<EarlierRun>, GoalError> {
+        if on.len() > EARLIER_RUNS_MAX {
+            return Err(GoalError::TooManyEarlier(on.len()));
+        }
+        let mut runs: Vec<EarlierRun> = Vec::new();
+        for &run in on {
+            let Earlier { told, client: owner, status } = self.earlier(run).await?;
+            if owner != client.as_str() {
+                return Err(GoalError::OtherClient { run, owner, client: client.clone() });
+            }
+            if !status.is_over() {
+                return Err(GoalError::Unfinished { run, status });
+            }
+            if !runs.iter().any(|known| known.run == run) {
+                runs.push(told);
+            }
+        }
+        Ok(bounded_earlier(runs))
+    }
+}
