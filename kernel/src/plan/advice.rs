@@ -10,6 +10,8 @@ use serde_json::Map;
 
 use super::diagnostic::Diagnostic;
 use super::pointer::{Origin, Pointer};
+use super::suggest::nearest;
+use super::unreachable_path::ResultSchemas;
 use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule, Settings, TEST_TOOL, model_tool};
 use crate::contract::model_questions;
 use crate::gate::OnLostResult;
@@ -50,11 +52,13 @@ pub enum AdviceCode {
     W08,
     /// Retries of a program that may not be repeated.
     W09,
+    /// A check of code that looks where no result has anything.
+    W10,
 }
 
 impl AdviceCode {
     /// Every code, ascending.
-    pub const ALL: [AdviceCode; 8] = [
+    pub const ALL: [AdviceCode; 9] = [
         AdviceCode::W01,
         AdviceCode::W02,
         AdviceCode::W03,
@@ -63,6 +67,7 @@ impl AdviceCode {
         AdviceCode::W07,
         AdviceCode::W08,
         AdviceCode::W09,
+        AdviceCode::W10,
     ];
 
     /// The code as text, such as `W01`.
@@ -76,6 +81,7 @@ impl AdviceCode {
             AdviceCode::W07 => "W07",
             AdviceCode::W08 => "W08",
             AdviceCode::W09 => "W09",
+            AdviceCode::W10 => "W10",
         }
     }
 }
@@ -92,6 +98,9 @@ impl Serialize for AdviceCode {
     }
 }
 
+/// Pairs of letters compared to find the meant field.
+const PAIRS_MAX: usize = 100_000;
+
 /// Shortest chain worth a W02.
 const CHAIN_NODES_MIN: usize = 3;
 
@@ -102,11 +111,13 @@ pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advi
     let graph = Graph::new(&plan.nodes);
     let idle = idle_edges(plan, &graph);
     let mut templates = templates::TemplateChecker::new(settings);
+    let results = ResultSchemas::new(settings);
     for (at, (node, idle)) in plan.nodes.iter().zip(&idle).enumerate() {
         edges(plan, at, idle, &graph.sources[at], origin, &mut advice);
         rules(node.id.as_str(), &node.contract, &origin.node(at).key("contract"), settings, &mut advice);
         advice.extend(templates.check(plan, at, origin));
         advice.extend(vain_retries(node, &origin.node(at)));
+        advice.extend(vain_checks(node, &results, &origin.node(at).key("contract")));
     }
     rules(Diagnostic::PLAN, &plan.contract, &origin.whole().key("contract"), settings, &mut advice);
     shape(plan, &graph, &idle, &mut advice);
@@ -203,6 +214,38 @@ fn without_edges(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -
     let mut sources = sources.iter(); // in a valid plan one for each dependency
     node.deps.retain(|_| sources.next().is_none_or(|(source, _)| !idle.contains(source)));
     node
+}
+
+/// W10: checks of code at paths that the result schemas rule out. Every result fails them.
+fn vain_checks<'a>(
+    node: &'a Node,
+    results: &'a ResultSchemas<'_>,
+    contract: &'a Pointer,
+) -> impl Iterator<Item = Advice> + 'a {
+    let rules = node.contract.iter().enumerate().filter(|(_, rule)| rule.method == Method::Code);
+    rules.filter_map(move |(at, rule)| {
+        let spec = rule.spec.as_deref()?;
+        let (path, check) = (spec["path"].as_str().unwrap_or_default(), spec["check"].as_str()?);
+        // What has items has a first one.
+        let item = (check == "min_items").then_some("0");
+        let steps = path.split('.').filter(|step| !step.is_empty()).chain(item);
+        let missing = results.unreachable_path(node, steps)?;
+        let meant =
+            nearest(&missing.segment, missing.known.iter().map(String::as_str), &mut PAIRS_MAX.clone());
+        let help = match meant {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None if missing.known.is_empty() => "look at another path, or ask for another check".to_owned(),
+            None => format!("the result has {}", missing.known.join(", ")),
+        };
+        let what = &missing.what;
+        Some(Advice {
+            code: AdviceCode::W10,
+            node: node.id.to_string(),
+            pointer: contract.item(at).as_str().to_owned(),
+            detail: format!("contract[{at}] asks for {check} at {path:?}, but {what}, so every result fails"),
+            help,
+        })
+    })
 }
 
 /// W09: retries of a program that may not be repeated. A failed program of this kind is final.

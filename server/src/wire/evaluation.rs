@@ -44,7 +44,7 @@ pub struct ScoresView {
 }
 
 /// The answer to `GET /v1/runs/{id}/evaluation`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationView {
     /// The run as a UUID.
     pub run: String,

@@ -42,7 +42,7 @@ pub(crate) fn reason(reason: &str) -> String {
         "human_rejected" | "human_rejection" => "rejected by a person",
         "human_timeout" => "no answer before the deadline",
         "plan_cancelled" => "run cancelled",
-        "interjection_failed" => "an operator's message was refused or could not be considered",
+        "interjection_failed" => "interjection not approved",
         "delta" => "removed by a new plan version",
         "denials" => "too many calls denied by the gate",
         "deadline" => "job deadline passed",

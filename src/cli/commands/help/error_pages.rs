@@ -9,7 +9,7 @@ macro_rules! page {
     };
 }
 
-const PAGES: [(&str, &str); 78] = [
+const PAGES: [(&str, &str); 79] = [
     page!("AUDIT_UNAVAILABLE"),
     page!("BUDGET_CUMULATIVE"),
     page!("CLEARANCE_DENIED"),
@@ -81,6 +81,7 @@ const PAGES: [(&str, &str); 78] = [
     page!("W07"),
     page!("W08"),
     page!("W09"),
+    page!("W10"),
     page!("answer"),
     page!("config"),
     page!("job"),
