@@ -548,7 +548,7 @@ async fn an_answer_of_an_operator_is_checked_like_one_of_a_model() {
     for (decider, named) in [
         (answer(Decision::Continue, &["nothing"]), "F07 cancel:nothing"),
         (answer(Decision::Continue, &["wait"]), "F07 cancel:wait"),
-        (answer(Decision::Conclude, &["later"]), "F03 cancel"),
+        (answer(Decision::Conclude, &["later"]), "--cancel does not go with conclude"),
     ] {
         let refused = system.interject_by(run, "enough", MINUTE, decider).await.unwrap_err().to_string();
         assert!(refused.contains(named), "{refused}");

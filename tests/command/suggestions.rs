@@ -45,15 +45,16 @@ fn a_run_that_the_gate_would_deny_says_so_first() {
 #[test]
 fn unknown_names_are_answered_with_known_ones() {
     let world = World::new();
-    world.file(
-        "p.yaml",
-        "id: p\nnodes:\n  - {id: ask, kind: human_approval, params: {question: q}, human_timeout: 1h}\n",
-    );
-    world.ostler("run p.yaml --client nobody").exits(3);
+    // A client is known once something of it was charged.
+    let work = "  - {id: look, tool: fs.list, params: {path: .}}\n";
+    let asks =
+        "  - {id: ask, kind: human_approval, params: {question: q}, human_timeout: 1h, deps: [look]}\n";
+    world.file("p.yaml", &format!("id: p\nnodes:\n{work}{asks}"));
+    world.ostler("run p.yaml --workspace work --client nobody").exits(3);
     world.ostler("approve @last aks").exits(2).complains("did you mean \"ask\"?");
     world.ostler("logs @last aks").exits(2).complains("`ostler show RUN` lists its nodes");
     world
-        .ostler("run p.yaml --client nobdoy")
+        .ostler("run p.yaml --workspace work --client nobdoy")
         .exits(3)
         .complains("client nobdoy is new; client nobody exists");
     world.file("s.yaml", "roles: {think: [{text: hi}]}\n");

@@ -102,7 +102,7 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
             self.stop_all(NodeState::Cancelled, &TransitionReason::InterjectionFailed);
         }
         let node = &self.run.plan.nodes[at];
-        if to == NodeState::Failed && !self.run.cancelled && policy::falls_back_to_person(node) {
+        if to == NodeState::Failed && !self.run.cancelled && self.run.falls_back_to_person(node) {
             self.ask_in_place_of_model(at);
         }
     }

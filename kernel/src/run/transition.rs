@@ -8,7 +8,7 @@ use super::node_status::NodeStatus;
 use super::ordered_joins::may_win;
 use crate::event::NodeTransition;
 use crate::id::Ticks;
-use crate::plan::Kind;
+use crate::plan::{Kind, Node};
 use crate::policy;
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
@@ -128,7 +128,7 @@ impl Run {
     fn end_interjection(&mut self, index: usize, state: NodeState) {
         let node = &self.plan.nodes[index];
         let hold = self.holds.iter().position(|held_by| *held_by == node.id);
-        let failed = state == NodeState::Failed && !policy::falls_back_to_person(node);
+        let failed = state == NodeState::Failed && !self.falls_back_to_person(node);
         let is_interjection = node.kind == Kind::Interjection;
         let reason = &self.instances[index].reason;
         let refused =
@@ -140,6 +140,11 @@ impl Run {
         if failed && is_interjection || hold.is_some() && (failed || refused) {
             self.cancel_plan();
         }
+    }
+
+    /// True for an interjection of a goal run that becomes a question to a person if its model fails.
+    pub(super) fn falls_back_to_person(&self, node: &Node) -> bool {
+        self.goal.is_some() && policy::falls_back_to_person(node)
     }
 
     /// Tells the ordered joins about a candidate's chance to win, and marks the next candidate.

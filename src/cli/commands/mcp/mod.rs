@@ -34,7 +34,7 @@ enum What {
     /// List the accepted tools, with their impact
     #[command(after_help = "Examples:\n  ostler mcp tools\n  ostler mcp tools git --json")]
     Tools(list::ToolsArgs),
-    /// Start a server for a moment, and say what it offers and what differs from the accepted tools
+    /// Start a server for a moment, and compare its tools with the accepted
     #[command(after_help = "Example:\n  ostler mcp probe git")]
     Probe(ProbeArgs),
     /// Accept the tools of a server as they are now, after showing what differs
