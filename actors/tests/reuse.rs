@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use common::{plan, states, value};
-use ostler_actors::{Submission, System};
+use ostler_actors::{Again, NodeEdit, Submission, System};
 use ostler_kernel::event::{Event, Fresh, ReuseBasis, ReuseDecision, ReuseTerms};
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{ClientId, RunId};
+use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{BoxFuture, CallContext, Journal, Seq, StreamId, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::RunStatus;
@@ -95,6 +96,7 @@ fn decisions(journal: &MemoryJournal, run: RunId) -> BTreeMap<String, String> {
     });
     let words = |decision| match decision {
         ReuseDecision::Recomputed(reason) => reason.to_string(),
+        ReuseDecision::Edited { author, .. } => format!("edited by {author}"),
         ReuseDecision::Reused(result) => match result.basis {
             ReuseBasis::Same => "reused".to_owned(),
             ReuseBasis::Revalidated => "revalidated".to_owned(),
@@ -279,4 +281,64 @@ async fn a_person_is_asked_behind_a_reused_result() {
             .await;
         assert_eq!(tool.calls(), calls);
     }
+}
+
+fn edit(node: &str, value: Value) -> Again {
+    let edit =
+        NodeEdit { node: node.into(), value, author: "ada".into(), seen: None, stale: StalePolicy::Keep };
+    Again { from: None, edit: Some(edit) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edited_artifact_executes_what_is_below_it_and_nothing_else() {
+    let (system, tool, journal) = world().await;
+    let first = run(&system, diamond(1)).await;
+    tool.calls();
+    let own = json!({"all": "by hand", "kind": "joined", "long": ""});
+    let second = system.run_again(first, edit("c", own.clone())).await.unwrap();
+    assert_eq!(system.outcome(second).await.unwrap(), RunStatus::Succeeded);
+    let now = decisions(&journal, second);
+    assert_eq!((tool.calls(), &*now["a"], &*now["b"], &*now["c"]), (1, "reused", "reused", "edited by ada"));
+    assert_eq!(value(&system, second, "c").await, own);
+    assert_eq!(value(&system, second, "d").await["all"], "joinedby hand");
+
+    // The edit outlives its run; executing from its node on does not undo it.
+    let again = Again { from: Some("c".into()), edit: None };
+    let third = system.run_again(second, again).await.unwrap();
+    assert_eq!(system.outcome(third).await.unwrap(), RunStatus::Succeeded);
+    assert_eq!(tool.calls(), 1);
+    assert_eq!(value(&system, third, "d").await, value(&system, second, "d").await);
+    // No other run is served a person's artifact.
+    let fourth = run(&system, diamond(1)).await;
+    assert_eq!((tool.calls(), value(&system, fourth, "c").await["all"].clone()), (0, json!("true1")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_that_cannot_be_is_refused_and_opens_nothing() {
+    let (acts, joins) = (Joins::new("act", "1", Effect::Write), Joins::new("join", "1", Effect::None));
+    let journal = Arc::new(MemoryJournal::default());
+    let system = common::system(journal.clone(), vec![acts, joins]).await;
+    let rule = json!({"method": "code", "spec": {"check": "max_bytes", "path": "all", "value": 40}});
+    let source = json!({"id": "p", "nodes": [
+        {"id": "a", "tool": "act"},
+        {"id": "b", "tool": "join", "deps": ["a"], "contract": [rule]},
+    ]});
+    let first = run(&system, source).await;
+    let ok = || json!({"all": "mine"});
+    let other = Some(ostler_kernel::id::Digest([7; 32]));
+    let with_digest = |node: &str| {
+        let mut again = edit(node, ok());
+        again.edit.as_mut().unwrap().seen = other;
+        again
+    };
+    for (again, why) in [
+        (edit("a", ok()), "it changed the world"),
+        (with_digest("b"), "its result is b3:"),
+        (edit("b", json!({"all": "x".repeat(80)})), "breaks the contract"),
+        (edit("zz", ok()), "no node zz"),
+    ] {
+        let refused = system.run_again(first, again).await.unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+    assert_eq!(journal.runs(false).unwrap().len(), 1);
 }

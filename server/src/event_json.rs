@@ -50,6 +50,9 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::Caged { node, attempt, rung } => ("caged", body!(node, attempt, rung)),
         E::CallTerms(terms) => ("call_terms", json!(terms)),
         E::ReuseTerms(terms) => ("reuse_terms", json!(terms)),
+        E::ArtifactEdited(edited) => {
+            ("artifact_edited", body!(edited: node, author, base, stale; "artifact": edited.output.artifact))
+        }
         E::ReuseDecided(decided) => ("reuse_decided", reuse_json(decided)),
         E::ResultRecorded(record) => (
             "result_recorded",
@@ -140,6 +143,10 @@ fn reuse_json(decided: &ReuseDecided) -> Value {
                 "sampled": result.sampled, "artifact": result.output.artifact,
             })
         }
+        ReuseDecision::Edited { output, author, stale } => json!({
+            "node": node, "reuse": reuse, "decision": "edited", "author": author, "stale": stale,
+            "artifact": output.artifact,
+        }),
         ReuseDecision::Recomputed(reason) => json!({
             "node": node, "reuse": reuse, "decision": "recomputed", "why": reason.to_string(),
             "words": reason.in_words(),

@@ -22,6 +22,7 @@
 //! | `socket`, `peer` | the control socket, and which processes may use it |
 #![forbid(unsafe_code)]
 
+mod again;
 mod agents;
 mod approvals;
 mod clients;

@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::socket::ShuttingDown;
 use crate::wire::Health;
 use crate::{
-    agents, approvals, clients, devices, evaluations, gate_controls, goals, grants, market, operators,
+    again, agents, approvals, clients, devices, evaluations, gate_controls, goals, grants, market, operators,
     output, pipelines, runs, submit, templates, text,
 };
 
@@ -64,6 +64,8 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/runs/{run}/resolve", post(runs::resolve))
         .route("/v1/runs/{run}/checkpoint", post(runs::checkpoint))
         .route("/v1/runs/{run}/resume", post(runs::resume))
+        .route("/v1/runs/{run}/rerun", post(again::rerun))
+        .route("/v1/runs/{run}/nodes/{node}/edit", post(again::edit))
         .route("/v1/runs/{run}/nodes/{node}/artifact", get(runs::artifact))
         .route("/v1/runs/{run}/nodes/{node}/cancel", post(runs::cancel_node))
         .route("/v1/runs/{run}/nodes/{node}/skip", post(runs::skip_node))

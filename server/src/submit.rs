@@ -102,7 +102,20 @@ async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Res
     };
     let run = run.as_deref().map(|run| run_lookup::chosen_id(run, "run_id")).transpose()?;
     let budget = budget.map(NonZeroU64::get);
-    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget, calls, reuse, goal: None })
+    Ok(Submission {
+        plan,
+        client,
+        agent,
+        intent,
+        scope,
+        workspace,
+        run,
+        budget,
+        calls,
+        reuse,
+        edits: Vec::new(),
+        goal: None,
+    })
 }
 
 /// Name of all nodes in a request for fresh results.

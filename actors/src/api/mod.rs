@@ -1,5 +1,6 @@
 //! The public surface of a running system: the handle `System` and the operations it offers.
 
+pub(crate) mod again;
 pub(crate) mod approval;
 pub(crate) mod assembly;
 pub(crate) mod call_account;

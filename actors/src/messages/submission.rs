@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ostler_kernel::event::{CallTerms, ReuseTerms, RunOpened};
+use ostler_kernel::event::{ArtifactEdited, CallTerms, ReuseTerms, RunOpened};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId};
 use ostler_kernel::json::JsonError;
@@ -37,6 +37,8 @@ pub struct Submission {
     pub calls: Option<CallTerms>,
     /// How the run takes part in reuse; `None`: nothing of it is reused or recorded for reuse. No term of an idempotent repetition.
     pub reuse: Option<ReuseTerms>,
+    /// Artifacts that people put in the place of results; only with `reuse`.
+    pub edits: Vec<ArtifactEdited>,
     /// Terms of a goal run, whose plan is its [`opening_plan`](ostler_kernel::policy::opening_plan); `None`: a plan file.
     pub goal: Option<Arc<GoalTerms>>,
 }
@@ -55,6 +57,7 @@ impl Submission {
             budget: None,
             calls: None,
             reuse: None,
+            edits: Vec::new(),
             goal: None,
         }
     }

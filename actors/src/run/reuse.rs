@@ -6,7 +6,8 @@ use ostler_kernel::event::{
     Event, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReusedResult,
 };
 use ostler_kernel::lineage::{
-    self, Evidence, Frontier, Manifest, Reason, Record, Reuse, frontier, judge, last_record_key, record_key,
+    self, Evidence, Frontier, Manifest, Reason, Record, Reuse, StalePolicy, frontier, judge, last_record_key,
+    record_key,
 };
 use ostler_kernel::plan::Node;
 use ostler_kernel::port::{JournalError, Seq, StreamId};
@@ -29,7 +30,7 @@ impl RunDriver {
     /// Ends a ready node with a recorded result, if one may stand in. Otherwise records why the node is executed.
     pub(super) async fn reuse(&mut self, node: &Node) -> bool {
         let Some(terms) = self.run.reuse_terms() else { return false };
-        let looks_up = terms.looks_up(&node.id);
+        let looks_up = terms.looks_up(&node.id) || self.run.edit_of(&node.id).is_some();
         let is_first = self.run.instance(&node.id).is_some_and(|instance| instance.attempts == 0);
         if !is_first || !looks_up || self.in_flight.reuse.frontiers.contains_key(&node.id) {
             return false;
@@ -40,6 +41,10 @@ impl RunDriver {
         }
         let beyond = self.frontier_of(node);
         self.in_flight.reuse.frontiers.insert(node.id.clone(), Frontier::clone(&beyond));
+        if let Some(edited) = Box::pin(self.edited(node)).await {
+            self.decide(RunInput::Reused(Box::new(edited)));
+            return true;
+        }
         // Boxed: otherwise this future enlarges the future of every message.
         let Some(decided) = Box::pin(self.decide_reuse(node, &beyond)).await else { return false };
         if matches!(decided.decision, ReuseDecision::Reused(_)) {
@@ -48,6 +53,21 @@ impl RunDriver {
         }
         self.apply_effects(vec![Event::ReuseDecided(Box::new(decided))]);
         false
+    }
+
+    /// A person's artifact in the place of the node's result, unless it is stale and to be dropped then.
+    async fn edited(&mut self, node: &Node) -> Option<ReuseDecided> {
+        let edit = self.run.edit_of(&node.id)?.clone();
+        let prepared = self.prepare(node).await.ok();
+        let version = self.tool_version(node);
+        let manifest = prepared.and_then(|prepared| self.run.manifest(node, &prepared.refs, version).ok());
+        let reuse = manifest.map(|manifest| manifest.reuse());
+        let stale = edit.base.zip(reuse).is_some_and(|(base, now)| base != now);
+        if stale && edit.stale == StalePolicy::Recompute {
+            return None;
+        }
+        let decision = ReuseDecision::Edited { output: edit.output, author: edit.author, stale };
+        Some(ReuseDecided { node: node.id.clone(), reuse, decision })
     }
 
     /// The nearest executed ancestors of a node whose predecessors have ended.

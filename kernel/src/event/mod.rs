@@ -32,7 +32,8 @@ pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
 pub use person::{HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct};
 pub use pipeline::{PipelineRecord, Published};
 pub use reuse::{
-    Fresh, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReuseTerms, ReusedResult,
+    ArtifactEdited, Fresh, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReuseTerms,
+    ReusedResult,
 };
 pub use run::{
     CallTerms, ChangeCause, Evaluated, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened, RunTerms,
@@ -348,4 +349,6 @@ pub enum Event {
     /// The gate's verdict on the call of a node. Of an allowed call it is appended with the intent, so it is durable before
     /// the attempt acts on the world.
     GateVerdict(Box<GateVerdict>),
+    /// A person put an artifact in the place of a node's result: behind the terms of reuse.
+    ArtifactEdited(Box<ArtifactEdited>),
 }

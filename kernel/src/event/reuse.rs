@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Output;
 use crate::id::{Digest, NodeId, RunId};
 use crate::json::Json;
-use crate::lineage::{Manifest, Reason};
+use crate::lineage::{Manifest, Reason, StalePolicy};
 
 /// Record of [`Event::ReuseTerms`](super::Event::ReuseTerms).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +64,15 @@ pub enum ReuseDecision {
     Reused(ReusedResult),
     /// Nothing, for this reason: the node is executed.
     Recomputed(Reason),
+    /// A person's artifact. The node ends with it.
+    Edited {
+        /// The artifact.
+        output: Output,
+        /// The person.
+        author: String,
+        /// The inputs of the node changed since the edit.
+        stale: bool,
+    },
 }
 
 /// A recorded result that a node ends with.
@@ -88,6 +97,21 @@ pub enum ReuseBasis {
     CutOff(Vec<NodeId>),
     /// The contract is another one, and holds.
     Revalidated,
+}
+
+/// Record of [`Event::ArtifactEdited`](super::Event::ArtifactEdited).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArtifactEdited {
+    /// The node.
+    pub node: NodeId,
+    /// The artifact.
+    pub output: Output,
+    /// The person.
+    pub author: String,
+    /// Identity of the work whose result was edited, if it is known.
+    pub base: Option<Digest>,
+    /// What becomes of the edit once the inputs of the node change. A run cannot ask in the middle: it keeps the edit then.
+    pub stale: StalePolicy,
 }
 
 /// Record of [`Event::ResultRecorded`](super::Event::ResultRecorded).

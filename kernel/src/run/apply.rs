@@ -7,8 +7,8 @@ use super::Run;
 use super::diagnosis::{Diagnosed, Diagnosis};
 use super::node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
 use crate::event::{
-    AttemptIntent, AttemptResult, ChangeCause, Event, Failure, HumanAnswer, HumanRequest, HumanRequestKind,
-    OperatorAct, Outcome, PlanRefusal, PlanVersion, Timer, TimerKind,
+    ArtifactEdited, AttemptIntent, AttemptResult, ChangeCause, Event, Failure, HumanAnswer, HumanRequest,
+    HumanRequestKind, OperatorAct, Outcome, PlanRefusal, PlanVersion, Timer, TimerKind,
 };
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Revision};
@@ -97,6 +97,9 @@ impl Run {
             Event::TimerFired { node, kind: TimerKind::Human } => self.apply_silence(node),
             Event::RunTerms(terms) => self.terms = (**terms).clone(),
             Event::ReuseTerms(terms) => self.reuse = Some(terms.clone()),
+            Event::ArtifactEdited(edited) => {
+                self.edits.insert(edited.node.clone(), ArtifactEdited::clone(edited));
+            }
             Event::ReuseDecided(decided) => return self.apply_reuse(decided),
             Event::CallTerms(terms) => self.call_budget.terms = Some(*terms),
             Event::BudgetShort { node, shortfall } => return self.apply_shortfall(node, shortfall),

@@ -67,7 +67,7 @@ mod strategy;
 mod transition;
 mod verdicts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -102,7 +102,7 @@ pub use status::{RunStatus, StatusFacts, UnknownStatus, WaitReason};
 pub use strategy::RecoveryStrategy;
 
 use crate::evaluation::Tally;
-use crate::event::{ReuseTerms, RunTerms};
+use crate::event::{ArtifactEdited, ReuseTerms, RunTerms};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Plan};
 use crate::policy::Goal;
@@ -146,6 +146,8 @@ pub struct Run {
     verdicts: Verdicts,
     /// How the run takes part in reuse; `None`: not at all.
     reuse: Option<ReuseTerms>,
+    /// Artifacts that people put in the place of results.
+    edits: BTreeMap<NodeId, ArtifactEdited>,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,
     last_lookup: LastLookup,
@@ -214,6 +216,7 @@ impl Run {
             call_budget: CallBudget::default(),
             verdicts: Verdicts::default(),
             reuse: None,
+            edits: BTreeMap::new(),
             goal: None,
             last_lookup: LastLookup::default(),
             plan,

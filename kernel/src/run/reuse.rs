@@ -3,9 +3,10 @@
 use super::apply::IllegalStep;
 use super::decision::Decision;
 use super::intent::executable;
-use super::node_status::NodeStatus;
+use super::node_status::{NodeStatus, WorkIdentity};
 use super::{RefDigests, Run};
-use crate::event::{Event, ResultRecorded, ReuseDecided, ReuseDecision, ReuseTerms};
+use crate::event::{ArtifactEdited, Event, ResultRecorded, ReuseDecided, ReuseDecision, ReuseTerms};
+use crate::id::NodeId;
 use crate::json::{self, Json, JsonError};
 use crate::lineage::{Manifest, Material, Repetition};
 use crate::plan::{Approval, Kind, Node};
@@ -68,23 +69,43 @@ impl Run {
         })))
     }
 
+    /// Artifacts that people put in the place of results.
+    pub fn edits(&self) -> impl Iterator<Item = &ArtifactEdited> {
+        self.edits.values()
+    }
+
+    /// A person's artifact in the place of the node's result.
+    pub fn edit_of(&self, node: &NodeId) -> Option<&ArtifactEdited> {
+        self.edits.get(node)
+    }
+
     pub(super) fn apply_reuse(&mut self, decided: &ReuseDecided) -> Result<(), IllegalStep> {
-        if let ReuseDecision::Reused(result) = &decided.decision {
-            let index = self.find(&decided.node)?;
-            self.instances[index].output = Some(result.output.clone());
-        }
+        let output = match &decided.decision {
+            ReuseDecision::Reused(result) => &result.output,
+            ReuseDecision::Edited { output, .. } => output,
+            ReuseDecision::Recomputed(_) => return Ok(()),
+        };
+        let index = self.find(&decided.node)?;
+        let instance = &mut self.instances[index];
+        instance.output = Some(output.clone());
+        // No receipt hangs on the key: what acts is never reused.
+        instance.identity = decided.reuse.map(|reuse| WorkIdentity { reuse, idempotency_key: reuse });
         Ok(())
     }
 }
 
 impl Decision<'_, '_, '_> {
-    /// Ends a ready node with a recorded result.
+    /// Ends a ready node with a recorded result, or a person's artifact.
     pub(super) fn reused(&mut self, decided: Box<ReuseDecided>) {
         let Some(at) = self.run.position(&decided.node) else { return };
-        let is_ready = self.run.instances[at].status == NodeStatus::Ready;
-        if is_ready && matches!(decided.decision, ReuseDecision::Reused(_)) {
+        let reason = match decided.decision {
+            ReuseDecision::Reused(_) => TransitionReason::Reused,
+            ReuseDecision::Edited { .. } => TransitionReason::Edited,
+            ReuseDecision::Recomputed(_) => return,
+        };
+        if self.run.instances[at].status == NodeStatus::Ready {
             self.emit(Event::ReuseDecided(decided));
-            self.transit(at, NodeState::Executed, TransitionReason::Reused);
+            self.transit(at, NodeState::Executed, reason);
         }
     }
 }

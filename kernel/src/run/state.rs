@@ -77,7 +77,7 @@ impl NodeState {
             S::Ready => match to {
                 S::Running => matches!(reason, R::Attempt(_)),
                 S::WaitingHuman => matches!(reason, R::ApproveBefore),
-                S::Executed => matches!(reason, R::Reused),
+                S::Executed => matches!(reason, R::Reused | R::Edited),
                 S::Blocked => matches!(reason, R::Hold),
                 _ => false,
             },
@@ -257,6 +257,7 @@ pub enum TransitionReason {
     Unwanted,
     OverBudget,
     Reused,
+    Edited,
 }
 
 impl TransitionReason {
@@ -295,6 +296,7 @@ impl TransitionReason {
             TransitionReason::Unwanted => "unwanted",
             TransitionReason::OverBudget => "over_budget",
             TransitionReason::Reused => "reused",
+            TransitionReason::Edited => "edited",
         }
     }
 }

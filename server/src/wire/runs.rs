@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::policy::OperatorAnswer;
 use ostler_kernel::run::{FailureCategory, ModelUsage, NodeState, RunOutcome, RunStatus, WaitReason};
@@ -100,6 +101,29 @@ impl<P> SubmitRequest<P> {
 pub struct RunRef {
     /// The run as a UUID.
     pub run: String,
+}
+
+/// The body of `POST /v1/runs/{id}/rerun`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RerunRequest {
+    /// This node and everything below it is executed; absent: what has no record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+}
+
+/// The body of `POST /v1/runs/{id}/nodes/{node}/edit`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EditRequest {
+    /// The new content.
+    pub value: Value,
+    /// Digest of the result that the person saw; absent: whatever it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_digest: Option<String>,
+    /// What becomes of the edit once the inputs of the node change: `keep`, `recompute`, or `ask`, which keeps it.
+    #[serde(default)]
+    pub stale: StalePolicy,
 }
 
 /// The body of `POST /v1/runs/{id}/interject`.

@@ -12,8 +12,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, ask, audit, cancel, chat, check, checkpoint, client, complete,
-    completions, credit, doctor, evaluate, events, experiment, explain, export, gc, help, interject,
-    lockdown, logs, man, market, mcp, models, operator, pipeline, plans, policy, ps, release, resolve,
+    completions, credit, doctor, edit, evaluate, events, experiment, explain, export, gc, help, interject,
+    lockdown, logs, man, market, mcp, models, operator, pipeline, plans, policy, ps, release, rerun, resolve,
     resume, run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
@@ -163,6 +163,21 @@ enum Command {
         after_help = "Examples:\n  ostler logs @last\n  ostler logs @last build --attempt 2\n  ostler logs @last build --follow"
     )]
     Logs(logs::LogsArgs),
+    /// Run the plan of a run again
+    ///
+    /// The new run has the plan, the client and the terms of the old one. Recorded results stand in for
+    /// executions; --from executes a node and everything below it.
+    #[command(after_help = "Examples:\n  ostler rerun @last\n  ostler rerun @last --from memo")]
+    Rerun(rerun::RerunArgs),
+    /// Put an artifact of your own in the place of a node's result
+    ///
+    /// Opens a run of the same plan in which the node ends with your artifact. What depends on it is
+    /// executed; everything else has the result it had. Edits stay in further reruns. --dry-run prints what
+    /// would be executed, and changes nothing.
+    #[command(
+        after_help = "Examples:\n  ostler edit @last criteria --file criteria.json\n  ostler edit @last criteria --file criteria.txt --text --dry-run"
+    )]
+    Edit(edit::EditArgs),
     /// Explain why nodes were reused, executed again, or did not run
     ///
     /// For each node: its state, and the first difference to the last time, the record that stood in, or the
@@ -466,6 +481,8 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Resume(args) => resume::resume(&globals, args).await,
         Command::Ps(args) => ps::ps(&globals, args).await,
         Command::Show(args) => show::show(&globals, args).await,
+        Command::Rerun(args) => rerun::rerun(&globals, args).await,
+        Command::Edit(args) => edit::edit(&globals, args).await,
         Command::Explain(args) => explain::explain(&globals, args).await,
         Command::Events(args) => events::events(&globals, args).await,
         Command::Export(args) => export::export(&globals, args).await,

@@ -48,6 +48,7 @@ pub(crate) fn reason(reason: &str) -> String {
         "deadline" => "job deadline passed",
         "unwanted" => "not needed by its parent run",
         "reused" => "its result was reused",
+        "edited" => "a person edited its result",
         "drained_unapproved" => "ended without approval of its result",
         "crash" => "crashed",
         "timeout" => "timed out",
@@ -73,6 +74,10 @@ pub(crate) fn reuse(decided: &Value) -> String {
     };
     match decided["decision"].as_str().unwrap_or_default() {
         "reused" => origin,
+        "edited" => {
+            let stale = if decided["stale"] == true { "; its inputs have changed since" } else { "" };
+            format!("by {}{stale}", decided["author"].as_str().unwrap_or_default())
+        }
         "revalidated" => format!("{origin}; the contract changed, and holds"),
         "cut_off" => {
             let above = decided["recomputed"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -29,8 +29,10 @@ fn of_result(event: &Event) -> Option<Digest> {
         },
         Event::ReuseDecided(decided) => match &decided.decision {
             ReuseDecision::Reused(result) => Some(result.output.artifact),
+            ReuseDecision::Edited { output, .. } => Some(output.artifact),
             ReuseDecision::Recomputed(_) => None,
         },
+        Event::ArtifactEdited(edited) => Some(edited.output.artifact),
         _ => None,
     }
 }

@@ -196,6 +196,7 @@ impl System {
             budget: Some(*budget),
             calls: None,
             reuse: None,
+            edits: Vec::new(),
         };
         match self.submit(submission).await {
             Ok(_) => Ok(MarketStep::Started),

@@ -44,7 +44,22 @@ A node is named as the plan names it. A result is named RUN/NODE, such as @last/
 ";
 
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run plans", &["ask", "chat", "check", "run", "plans", "resume", "checkpoint", "interject", "cancel"]),
+    (
+        "Run plans",
+        &[
+            "ask",
+            "chat",
+            "check",
+            "run",
+            "plans",
+            "rerun",
+            "edit",
+            "resume",
+            "checkpoint",
+            "interject",
+            "cancel",
+        ],
+    ),
     ("Inspect", &["ps", "show", "explain", "logs", "events", "audit", "artifact", "export"]),
     ("Decide", &["approvals", "approve", "reject", "skip", "resolve", "operator"]),
     ("Stream events", &["pipeline"]),

@@ -132,6 +132,7 @@ fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String>
         DisplayState::Waiting => ("waits for a person:", "waiting_human"),
         DisplayState::Retrying => ("retrying", "failed_retryable"),
         DisplayState::Executed if node.reason == "reused" => ("reused", "executed"),
+        DisplayState::Executed if node.reason == "edited" => ("edited", "executed"),
         state => (state.as_str(), state.as_str()),
     };
     let took = node.took_ms.filter(|_| node.state != DisplayState::Waiting).map(elapsed).unwrap_or_default();

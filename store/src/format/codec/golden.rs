@@ -13,7 +13,7 @@ use ostler_kernel::grant::Grant;
 use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId};
 use ostler_kernel::json::{Json, Object, canonical};
 use ostler_kernel::ledger::{Amounts, CallLimits, Shortfall};
-use ostler_kernel::lineage::{Difference, ExecutableSpec, Manifest, Material, Reason};
+use ostler_kernel::lineage::{Difference, ExecutableSpec, Manifest, Material, Reason, StalePolicy};
 use ostler_kernel::market::{Job, JobOutcome, MarketStep, Offer, Proposal, Stage};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::{CallEnd, Conclusion, FaultyAnswer, Role};
@@ -249,6 +249,15 @@ fn reuse() -> Vec<Event> {
         manifest,
         contract: json(),
         output: output(),
+    })));
+    samples
+        .push(decided(None, ReuseDecision::Edited { output: output(), author: "ada".into(), stale: true }));
+    samples.push(Event::ArtifactEdited(Box::new(ArtifactEdited {
+        node: node(),
+        output: output(),
+        author: "ada".into(),
+        base: Some(Digest([6; 32])),
+        stale: StalePolicy::Keep,
     })));
     samples
 }
@@ -608,6 +617,7 @@ fn kind(event: &Event) -> u8 {
         Event::ReuseTerms(_) => 55,
         Event::ReuseDecided(_) => 56,
         Event::ResultRecorded(_) => 57,
+<<<<<<< HEAD
         Event::Granted(_) => 58,
         Event::GrantRevoked { .. } => 59,
         Event::GateVerdict(_) => 60,
@@ -618,6 +628,16 @@ const KINDS: u8 = 61;
 
 /// Number of samples known to each format of a data folder, starting with the first.
 const KNOWN: [usize; 7] = [117, 119, 123, 123, 143, 145, 165];
+=======
+        Event::ArtifactEdited(_) => 58,
+    }
+}
+
+const KINDS: u8 = 59;
+
+/// Number of samples known to each format of a data folder, starting with the first.
+const KNOWN: [usize; 8] = [117, 119, 123, 123, 143, 145, 162, 164];
+>>>>>>> e26daa98 (lineage: ostler edit and rerun)
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

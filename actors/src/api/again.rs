@@ -1,0 +1,165 @@
+//! Runs that repeat a run: its plan with its terms, executed where something differs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ostler_kernel::event::{ArtifactEdited, CallTerms, Fresh, ReuseTerms};
+use ostler_kernel::id::{Digest, NodeId, RunId};
+use ostler_kernel::lineage::{EditRefusal, Edited, StalePolicy, check_edit};
+use ostler_kernel::plan::Plan;
+use serde_json::Value;
+
+use crate::api::system::System;
+use crate::api::view::RunView;
+use crate::base::error::RunError;
+use crate::messages::submission::{Submission, SubmitError};
+
+/// What differs in a repetition.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Again {
+    /// This node and everything below it is executed, although results may be recorded.
+    pub from: Option<NodeId>,
+    /// An artifact that a person puts in the place of a result. Earlier edits of the run stay.
+    pub edit: Option<NodeEdit>,
+}
+
+/// An edit of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeEdit {
+    /// The node.
+    pub node: NodeId,
+    /// The new content.
+    pub value: Value,
+    /// The person.
+    pub author: String,
+    /// Digest of the result that the person saw; `None`: whatever it is.
+    pub seen: Option<Digest>,
+    /// What becomes of the edit once the inputs of the node change.
+    pub stale: StalePolicy,
+}
+
+/// The reason why a run is not repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum AgainError {
+    /// The run cannot be read, or has no such node.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The answers of a goal run follow from each other.
+    #[error("run {0} pursues a goal: ask anew with `ostler ask --on {0}`")]
+    Goal(RunId),
+    /// The edit was refused.
+    #[error("the edit of {node} is refused: {}", in_words(*.why, *.current))]
+    Edit {
+        /// The node.
+        node: NodeId,
+        /// The reason.
+        why: EditRefusal,
+        /// Digest of the present result.
+        current: Option<Digest>,
+    },
+    /// The new content cannot be kept.
+    #[error("the new content of {node}: {why}")]
+    Content {
+        /// The node.
+        node: NodeId,
+        /// The reason.
+        why: String,
+    },
+    /// The new run was refused.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// The plan of the run cannot be read.
+    #[error("the plan of the run cannot be read: {0}")]
+    Plan(#[from] serde_json::Error),
+}
+
+fn in_words(why: EditRefusal, current: Option<Digest>) -> String {
+    match why {
+        EditRefusal::NoArtifact => {
+            "it has no result; only the result of an executed node can be edited".to_owned()
+        }
+        EditRefusal::OldMismatch => {
+            format!(
+                "its result is b3:{} now; look at it, and edit that",
+                current.map(|digest| digest.to_string()).unwrap_or_default()
+            )
+        }
+        EditRefusal::Effectful => "it changed the world, and what happened cannot be edited".to_owned(),
+        EditRefusal::ContractFailed => "the new content breaks the contract of the node".to_owned(),
+    }
+}
+
+impl System {
+    /// Opens a run with the plan, the client and the terms of an earlier one. Results stand in for everything that does not differ.
+    /// The new run is durable on return.
+    ///
+    /// # Errors
+    ///
+    /// See [`AgainError`]; nothing is opened then.
+    pub async fn run_again(&self, run: RunId, again: Again) -> Result<RunId, AgainError> {
+        let view = self.view(run, None).await?;
+        if view.run.goal().is_some() {
+            return Err(AgainError::Goal(run));
+        }
+        let plan = self.services.runs.plans.read(&view.opened.plan)?;
+        let fresh = match &again.from {
+            Some(from) if plan.node(from).is_none() => return Err(RunError::UnknownNode(from.clone()).into()),
+            Some(from) => Fresh::Nodes(below(&plan, from)),
+            None => Fresh::Nothing,
+        };
+        let mut edits: Vec<ArtifactEdited> = view.run.edits().cloned().collect();
+        if let Some(edit) = again.edit {
+            let edited = self.edited(&view, edit).await?;
+            edits.retain(|earlier| earlier.node != edited.node);
+            edits.push(edited);
+        }
+        let opened = &view.opened;
+        let is_named = opened.agent.as_str() != run.to_string();
+        let calls = view.run.call_terms().map(|terms| CallTerms { account: None, ..*terms });
+        let submission = Submission {
+            client: opened.client.clone(),
+            agent: is_named.then(|| opened.agent.clone()),
+            intent: opened.intent,
+            scope: opened.scope.clone(),
+            workspace: opened.workspace.clone().into(),
+            budget: view.run.terms().budget,
+            calls,
+            reuse: Some(ReuseTerms { fresh }),
+            edits,
+            ..Submission::plan(Arc::clone(&plan))
+        };
+        Ok(self.submit(submission).await?)
+    }
+
+    /// Checks an edit, and stores its content.
+    async fn edited(&self, view: &RunView, edit: NodeEdit) -> Result<ArtifactEdited, AgainError> {
+        let NodeEdit { node, value, author, seen, stale } = edit;
+        let description = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+        let instance = view.run.instance(&node);
+        let result = instance.and_then(|instance| instance.result());
+        let current = result.map(|output| output.artifact);
+        let contract = self.services.gatekeeper.contract(&description.contract);
+        let satisfies = contract.is_ok_and(|contract| contract.judge(&value).holds());
+        let facts = Edited { current, acts: description.acts(), satisfies };
+        if let Err(why) = check_edit(facts, seen) {
+            return Err(AgainError::Edit { node, why, current });
+        }
+        let kept = self.services.results.keep(&value).await;
+        let output =
+            kept.map_err(|failure| AgainError::Content { node: node.clone(), why: failure.message })?;
+        let base = view.run.instance(&node).and_then(|instance| instance.identity).map(|work| work.reuse);
+        Ok(ArtifactEdited { node, output, author, base, stale })
+    }
+}
+
+/// A node and everything below it.
+fn below(plan: &Plan, from: &NodeId) -> Vec<NodeId> {
+    let graph = plan.graph();
+    let (mut found, mut open) = (BTreeSet::new(), Vec::from_iter(plan.position(from)));
+    while let Some(at) = open.pop() {
+        if found.insert(at) {
+            open.extend(graph.consumers[at].iter().map(|&(consumer, _)| consumer));
+        }
+    }
+    found.into_iter().map(|at| plan.nodes[at].id.clone()).collect()
+}

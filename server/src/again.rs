@@ -1,0 +1,72 @@
+//! `POST /v1/runs/{run}/rerun` and `.../nodes/{node}/edit`: runs that repeat a run.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use ostler_actors::{Again, AgainError, NodeEdit};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::lineage::EditRefusal;
+
+use crate::extract::{JsonBody, PathParams};
+use crate::operator::{AnyCaller, Operator};
+use crate::problem::Problem;
+use crate::routes::Api;
+use crate::run_lookup;
+use crate::wire::{EditRequest, RerunRequest, RunRef};
+
+pub(crate) async fn rerun(
+    State(api): State<Api>,
+    caller: AnyCaller,
+    PathParams(name): PathParams<String>,
+    JsonBody(request): JsonBody<RerunRequest>,
+) -> Result<(StatusCode, Json<RunRef>), Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let view = api.system.view(run, None).await?;
+    caller.may_intend(view.opened.intent, &api)?;
+    let from = request.from.map(|node| NodeId::from(node.as_str()));
+    opened(&api, run, Again { from, edit: None }).await
+}
+
+/// Opens a run in which a person's artifact stands in the place of a result. 412 if `if_digest` is not the digest of the result.
+pub(crate) async fn edit(
+    State(api): State<Api>,
+    operator: Operator,
+    PathParams((name, node)): PathParams<(String, String)>,
+    JsonBody(request): JsonBody<EditRequest>,
+) -> Result<(StatusCode, Json<RunRef>), Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let EditRequest { value, if_digest, stale } = request;
+    let seen = if_digest.map(|digest| digest.parse());
+    let seen = seen.transpose().map_err(|error| Problem::bad("digest", format!("if_digest: {error}")))?;
+    let edit = NodeEdit { node: node.as_str().into(), value, author: operator.by, seen, stale };
+    opened(&api, run, Again { from: None, edit: Some(edit) }).await
+}
+
+async fn opened(
+    api: &Api,
+    run: ostler_kernel::id::RunId,
+    again: Again,
+) -> Result<(StatusCode, Json<RunRef>), Problem> {
+    let run = api.system.run_again(run, again).await?;
+    Ok((StatusCode::CREATED, Json(RunRef { run: run.to_string() })))
+}
+
+impl From<AgainError> for Problem {
+    fn from(error: AgainError) -> Problem {
+        let told = error.to_string();
+        let (status, code) = match error {
+            AgainError::Run(error) => return error.into(),
+            AgainError::Submit(error) => return error.into(),
+            AgainError::Goal(_) => (StatusCode::CONFLICT, "goal_run"),
+            AgainError::Edit { why, .. } => match why {
+                EditRefusal::NoArtifact => (StatusCode::CONFLICT, "no_artifact"),
+                EditRefusal::OldMismatch => (StatusCode::PRECONDITION_FAILED, "old_mismatch"),
+                EditRefusal::Effectful => (StatusCode::CONFLICT, "effectful"),
+                EditRefusal::ContractFailed => (StatusCode::UNPROCESSABLE_ENTITY, "contract_failed"),
+            },
+            AgainError::Content { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "content_unusable"),
+            AgainError::Plan(_) => (StatusCode::INTERNAL_SERVER_ERROR, "plan_unreadable"),
+        };
+        Problem::new(status, code, told)
+    }
+}
