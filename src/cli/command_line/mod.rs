@@ -12,9 +12,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, ask, audit, cancel, chat, check, checkpoint, client, complete,
-    completions, credit, doctor, edit, evaluate, events, experiment, explain, export, gc, help, interject,
-    lockdown, logs, man, market, mcp, models, operator, pipeline, plans, policy, ps, release, rerun, resolve,
-    resume, run, show, simulate, skip, spawn, top,
+    completions, credit, diff, doctor, edit, evaluate, events, experiment, explain, export, gc, help,
+    interject, lineage, lockdown, logs, man, market, mcp, models, operator, pipeline, plans, policy, ps,
+    release, rerun, resolve, resume, run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -187,6 +187,17 @@ enum Command {
         after_help = "Examples:\n  ostler explain @last\n  ostler explain @last memo\n  ostler explain @last --against 0198f3c2"
     )]
     Explain(explain::ExplainArgs),
+    /// Show what a result rests on, or who used it
+    ///
+    /// A tree of nodes with their results, and the run in which each result was made. --down also looks
+    /// through other runs that reused the result.
+    #[command(
+        after_help = "Examples:\n  ostler lineage @last memo --up\n  ostler lineage @last criteria --down"
+    )]
+    Lineage(lineage::LineageArgs),
+    /// Compare two runs: states, the work of each node, and results line by line
+    #[command(after_help = "Example:\n  ostler diff 0198f3c2 @last")]
+    Diff(diff::DiffArgs),
     /// Print the result of a node
     #[command(
         after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md"
@@ -483,6 +494,8 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Show(args) => show::show(&globals, args).await,
         Command::Rerun(args) => rerun::rerun(&globals, args).await,
         Command::Edit(args) => edit::edit(&globals, args).await,
+        Command::Lineage(args) => lineage::lineage(&globals, args).await,
+        Command::Diff(args) => diff::diff(&globals, args).await,
         Command::Explain(args) => explain::explain(&globals, args).await,
         Command::Events(args) => events::events(&globals, args).await,
         Command::Export(args) => export::export(&globals, args).await,

@@ -36,22 +36,26 @@ pub(crate) struct ExplainArgs {
 
 /// What the records say about a node.
 #[derive(Debug, Default)]
-struct NodeFate {
-    state: String,
-    reason: String,
-    failure: Option<String>,
-    denial: Option<String>,
+pub(super) struct NodeFate {
+    pub(super) state: String,
+    pub(super) reason: String,
+    pub(super) failure: Option<String>,
+    pub(super) denial: Option<String>,
     /// The last record of the kind `reuse_decided`.
-    decided: Option<Value>,
+    pub(super) decided: Option<Value>,
     /// The record of the kind `result_recorded`.
-    recorded: Option<Value>,
-    deps: Vec<String>,
+    pub(super) recorded: Option<Value>,
+    /// Number of the record of the kind `result_recorded`.
+    pub(super) recorded_seq: u64,
+    /// Digest of the result.
+    pub(super) artifact: Option<String>,
+    pub(super) deps: Vec<String>,
 }
 
 /// Collects the fate of each node.
 #[derive(Debug, Default)]
-struct Fates {
-    nodes: BTreeMap<String, NodeFate>,
+pub(super) struct Fates {
+    pub(super) nodes: BTreeMap<String, NodeFate>,
     /// The run takes part in reuse.
     takes_part: bool,
 }
@@ -73,10 +77,14 @@ impl View for Fates {
             "node_transition" => (fate.state, fate.reason) = (text("to"), text("reason")),
             "attempt_result" => {
                 fate.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
+                fate.artifact = body["outcome"]["ok"]["artifact"].as_str().map(str::to_owned);
             }
             "gate_decision" => fate.denial = Some(format!("{}: {}", text("code"), text("detail"))),
-            "reuse_decided" => fate.decided = Some(body.clone()),
-            "result_recorded" => fate.recorded = Some(body.clone()),
+            "reuse_decided" => {
+                fate.artifact = body["artifact"].as_str().map(str::to_owned);
+                fate.decided = Some(body.clone());
+            }
+            "result_recorded" => (fate.recorded, fate.recorded_seq) = (Some(body.clone()), line.seq),
             _ => {}
         }
     }
@@ -88,7 +96,7 @@ impl View for Fates {
 
 impl Fates {
     /// Why the node is in its state, in words.
-    fn why(&self, fate: &NodeFate) -> String {
+    pub(super) fn why(&self, fate: &NodeFate) -> String {
         let decided = || match &fate.decided {
             Some(decided) if decided["decision"] == "recomputed" => {
                 decided["words"].as_str().unwrap_or_default().to_owned()
@@ -203,7 +211,7 @@ const NAME_MAX: usize = 28;
 const WORD_COLUMNS: usize = 10;
 
 /// The state of a node; of an executed one, how it came by its result.
-fn word(fate: &NodeFate) -> &str {
+pub(super) fn word(fate: &NodeFate) -> &str {
     let decision = fate.decided.as_ref().and_then(|decided| decided["decision"].as_str());
     match (fate.state.as_str(), decision) {
         ("executed", Some("cut_off")) => "cut off",
@@ -218,7 +226,12 @@ fn is_changed(decided: &Value) -> bool {
     !matches!(decided["why"].as_str(), Some("no_record" | "not_reusable"))
 }
 
-async fn fates(session: &mut Session, run: &str, out: &mut Out) -> Result<(String, Fates), Failure> {
+/// Reads the records of a run: its id, and the fates of its nodes.
+pub(super) async fn fates(
+    session: &mut Session,
+    run: &str,
+    out: &mut Out,
+) -> Result<(String, Fates), Failure> {
     let summary: Summary = session.get(&format!("/v1/runs/{}", path_segment(run))).await?;
     let mut fates = Fates::default();
     read_records(session, &summary.run, &mut fates, out).await?;
@@ -238,7 +251,11 @@ async fn read_records(
 }
 
 /// The fates of a run, with the records of reused results, which are in the runs that executed the work.
-async fn fates_with_records(session: &mut Session, run: &str, out: &mut Out) -> Result<Fates, Failure> {
+pub(super) async fn fates_with_records(
+    session: &mut Session,
+    run: &str,
+    out: &mut Out,
+) -> Result<Fates, Failure> {
     let (_, mut fates) = fates(session, run, out).await?;
     let origin = |fate: &NodeFate| Some(fate.decided.as_ref()?["from"]["run"].as_str()?.to_owned());
     let runs: BTreeSet<String> = fates.nodes.values().filter_map(origin).collect();
@@ -273,7 +290,7 @@ impl View for Records {
 }
 
 /// What a node worked with here and not there.
-fn difference(here: &NodeFate, there: Option<&NodeFate>) -> String {
+pub(super) fn difference(here: &NodeFate, there: Option<&NodeFate>) -> String {
     let Some(there) = there else { return "only in this run".to_owned() };
     match (here.recorded.as_ref().and_then(manifest), there.recorded.as_ref().and_then(manifest)) {
         (Some(here), Some(there)) => match here.difference(&there) {

@@ -60,7 +60,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "cancel",
         ],
     ),
-    ("Inspect", &["ps", "show", "explain", "logs", "events", "audit", "artifact", "export"]),
+    (
+        "Inspect",
+        &["ps", "show", "explain", "lineage", "diff", "logs", "events", "audit", "artifact", "export"],
+    ),
     ("Decide", &["approvals", "approve", "reject", "skip", "resolve", "operator"]),
     ("Stream events", &["pipeline"]),
     ("Evaluate", &["evaluate", "agents"]),

@@ -212,7 +212,23 @@ pub(crate) fn samples() -> Vec<Event> {
     let (client, by) = (ClientId::from("acme"), "ann".to_owned());
     samples.push(Event::GrantRevoked { client, grant: "g1".into(), by });
     samples.push(gate_verdict());
+    samples.extend(edits());
     samples
+}
+
+fn edits() -> [Event; 2] {
+    let output = || Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+    let decision = ReuseDecision::Edited { output: output(), author: "ada".into(), stale: true };
+    [
+        Event::ReuseDecided(Box::new(ReuseDecided { node: node(), reuse: None, decision })),
+        Event::ArtifactEdited(Box::new(ArtifactEdited {
+            node: node(),
+            output: output(),
+            author: "ada".into(),
+            base: Some(Digest([6; 32])),
+            stale: StalePolicy::Keep,
+        })),
+    ]
 }
 
 fn reuse() -> Vec<Event> {
@@ -242,23 +258,6 @@ fn reuse() -> Vec<Event> {
     let params = Object::default();
     let material = Material { sigma: &sigma, params: &params, refs: &refs, receipts: &receipts, world: None };
     let manifest = Manifest::new(material).unwrap();
-    samples.push(Event::ResultRecorded(Box::new(ResultRecorded {
-        node: node(),
-        attempt: 1,
-        reuse: manifest.reuse(),
-        manifest,
-        contract: json(),
-        output: output(),
-    })));
-    samples
-        .push(decided(None, ReuseDecision::Edited { output: output(), author: "ada".into(), stale: true }));
-    samples.push(Event::ArtifactEdited(Box::new(ArtifactEdited {
-        node: node(),
-        output: output(),
-        author: "ada".into(),
-        base: Some(Digest([6; 32])),
-        stale: StalePolicy::Keep,
-    })));
     samples
 }
 
@@ -617,27 +616,17 @@ fn kind(event: &Event) -> u8 {
         Event::ReuseTerms(_) => 55,
         Event::ReuseDecided(_) => 56,
         Event::ResultRecorded(_) => 57,
-<<<<<<< HEAD
         Event::Granted(_) => 58,
         Event::GrantRevoked { .. } => 59,
         Event::GateVerdict(_) => 60,
+        Event::ArtifactEdited(_) => 61,
     }
 }
 
-const KINDS: u8 = 61;
+const KINDS: u8 = 62;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 7] = [117, 119, 123, 123, 143, 145, 165];
-=======
-        Event::ArtifactEdited(_) => 58,
-    }
-}
-
-const KINDS: u8 = 59;
-
-/// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 8] = [117, 119, 123, 123, 143, 145, 162, 164];
->>>>>>> e26daa98 (lineage: ostler edit and rerun)
+const KNOWN: [usize; 8] = [117, 119, 123, 123, 143, 145, 165, 167];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
