@@ -124,7 +124,8 @@ impl View for Bill {
             let bill = self.nodes.entry(node["id"].as_str().unwrap_or_default().to_owned()).or_default();
             bill.deps = deps.filter_map(|dep| dep["n"].as_str().map(str::to_owned)).collect();
             bill.acts = matches!(node["effect"].as_str(), Some("write" | "external"));
-            bill.asks = node["approval"].is_string() || node["kind"] == "human_approval";
+            bill.asks = matches!(node["approval"].as_str(), Some("before" | "after"))
+                || node["kind"] == "human_approval";
         }
         let Some(bill) = body["node"].as_str().and_then(|node| self.nodes.get_mut(node)) else { return };
         match line.kind.as_str() {
