@@ -258,6 +258,14 @@ fn reuse() -> Vec<Event> {
     let params = Object::default();
     let material = Material { sigma: &sigma, params: &params, refs: &refs, receipts: &receipts, world: None };
     let manifest = Manifest::new(material).unwrap();
+    samples.push(Event::ResultRecorded(Box::new(ResultRecorded {
+        node: node(),
+        attempt: 1,
+        reuse: manifest.reuse(),
+        manifest,
+        contract: json(),
+        output: output(),
+    })));
     samples
 }
 
