@@ -54,6 +54,7 @@ pub(super) async fn open_and_watch<R: serde::Serialize + Sync>(
         Ok(RunRef { run }) => run,
         Err(refused) => return session.stop_with(refused).await,
     };
-    let what = Watch { run, before: None, json: globals.json, options, labelled: false, turn: None };
+    let what =
+        Watch { run, before: None, json: globals.json, options, labelled: false, quiet: false, turn: None };
     watch(session, &mut signals, what, &mut out).await
 }
