@@ -145,8 +145,8 @@ impl View for Bill {
 
 impl Bill {
     /// The nodes below `node`, in ascending id.
-    fn below(&self, node: &str) -> Vec<&str> {
-        let mut below: Vec<&str> = vec![node];
+    fn below<'a>(&'a self, node: &'a str) -> Vec<&'a str> {
+        let mut below: Vec<&'a str> = vec![node];
         let mut at = 0;
         while at < below.len() {
             let above = below[at];
