@@ -22,7 +22,7 @@ pub(crate) async fn rerun(
 ) -> Result<(StatusCode, Json<RunRef>), Problem> {
     let run = run_lookup::find(&api.system, &name)?;
     let view = api.system.view(run, None).await?;
-    caller.may_intend(view.opened.intent, &api)?;
+    caller.may_intend(Some(view.opened.intent), &api)?;
     let from = request.from.map(|node| NodeId::from(node.as_str()));
     opened(&api, run, Again { from, edit: None }).await
 }

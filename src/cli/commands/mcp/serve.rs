@@ -67,12 +67,13 @@ pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Fail
     if let Some(data) = data {
         check_outside_data(workspace.as_ref(), &data)?;
     }
-    let unproven = args.bounds.intent <= INTENT_UNPROVEN_MAX && !args.approvals;
+    let intent = args.bounds.intent.unwrap_or(config.policy.default_intent);
+    let unproven = intent <= INTENT_UNPROVEN_MAX && !args.approvals;
     let endpoint = args.http.endpoint(unproven).await?;
     let session = Session::open(globals, workspace.as_ref(), AccessMode::Create).await?;
     let served = Served {
         session: Mutex::new(session),
-        intent: args.bounds.intent.unwrap_or(config.policy.default_intent),
+        intent,
         config,
         scope: args.bounds.scope,
         workspace,
