@@ -44,7 +44,7 @@ enum What {
         after_help = "Examples:\n  ostler mcp accept git\n  ostler mcp accept git git_log git_status\n  ostler mcp accept git --yes"
     )]
     Accept(accept::AcceptArgs),
-    /// Be a server for other programs: submit and follow runs, list approvals, read results
+    /// Be a server for other programs: runs, approvals, results
     #[command(
         after_help = "Examples:\n  ostler mcp serve\n  ostler mcp serve --intent 0 --workspace ../project\n  ostler mcp serve --http 127.0.0.1:8765 --token-env OSTLER_MCP_TOKEN"
     )]
