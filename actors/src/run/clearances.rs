@@ -7,25 +7,13 @@ use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::Node;
 use tokio_util::sync::CancellationToken;
 
+use super::asked::Asked;
 use super::driver::RunDriver;
 use super::launch::{Prepared, Refusal};
 use crate::base::keys::AttemptKey;
 use crate::messages::agent::AgentMessage;
 use crate::messages::clearance::{Beginning, ClearanceEnd};
 use crate::state::clearance::Question;
-
-/// A question to the authority that is under way.
-pub(super) struct Asked {
-    attempt: u32,
-    end: CancellationToken,
-}
-
-impl Asked {
-    /// Ends it: nobody waits for the answer any more. Its message still brings the slot back.
-    pub(super) fn end(&self) {
-        self.end.cancel();
-    }
-}
 
 impl RunDriver {
     /// Asks the authority about the call of an attempt; a message brings the answer.

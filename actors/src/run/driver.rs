@@ -13,8 +13,8 @@ use ractor::ActorRef;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::asked::Asked;
 use super::attempt_launch::Launch;
-use super::clearances::Asked;
 use super::deadlines::Timers;
 use super::dispatch_queue::DispatchQueue;
 use super::inline_budget::InlineBudget;

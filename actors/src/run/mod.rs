@@ -6,6 +6,7 @@ mod advice;
 pub(crate) mod arguments;
 mod arrivals;
 mod ask;
+mod asked;
 mod attempt_launch;
 mod clearances;
 mod deadlines;

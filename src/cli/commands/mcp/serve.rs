@@ -71,13 +71,7 @@ pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Fail
     let unproven = intent <= INTENT_UNPROVEN_MAX && !args.approvals;
     let endpoint = args.http.endpoint(unproven).await?;
     let session = Session::open(globals, workspace.as_ref(), AccessMode::Create).await?;
-    let served = Served {
-        session: Mutex::new(session),
-        intent,
-        config,
-        scope: args.bounds.scope,
-        workspace,
-    };
+    let served = Served { session: Mutex::new(session), intent, config, scope: args.bounds.scope, workspace };
     let mut signals = Signals::listen()?;
     let (calls, asked) = mpsc::channel(1);
     let ended = tokio::select! {
