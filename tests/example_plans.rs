@@ -297,3 +297,88 @@ fn an_invitation_is_made_in_three_steps_by_reference() {
     let CaseResult { report, .. } = live("meeting.yaml", Path::new(env!("CARGO_MANIFEST_DIR")));
     assert_eq!(report.trim_end(), "You are invited: Ada and Ben meet on Monday at ten, in the small room.");
 }
+
+#[test]
+fn what_is_open_decides_what_a_triage_does() {
+    let text_of = |files: &[(&str, &str)]| {
+        let CaseResult { summary, .. } = live("triage.yaml", folder(files).path());
+        let state = |node: &str| summary["nodes"][node].as_str().unwrap().to_owned();
+        assert_eq!(summary["absent"], serde_json::json!(["alarm"]), "{summary}");
+        [state("clean"), state("open"), state("report"), state("alarm")]
+    };
+    let open = text_of(&[("a.md", "TODO: water the plants\n")]);
+    assert_eq!(open, ["skipped", "executed", "executed", "skipped"]);
+    let clean = text_of(&[("a.md", "done\n")]);
+    assert_eq!(clean, ["executed", "skipped", "executed", "skipped"]);
+}
+
+#[test]
+fn a_fleet_does_the_same_for_every_file_and_loses_none() {
+    let folder = folder(&[("a.md", "one\n"), ("b.md", "three\n"), ("c.txt", "no\n")]);
+    let CaseResult { summary, report } = live("fleet.yaml", folder.path());
+    assert!(report.starts_with("2 files, 0 of them unreadable"), "{report}");
+    assert_eq!(summary["lists"]["read"], serde_json::json!({"items": 2, "executed": 2, "lost": 0}));
+    assert_eq!(summary["version"], 2);
+}
+
+#[test]
+fn what_was_provisioned_is_taken_back_when_the_check_fails_and_on_demand() {
+    let (data, site) = (TempDir::new().unwrap(), folder(&[("site/config", "off\n"), ("site/page", "old\n")]));
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans/provision.yaml");
+    let run = || {
+        let mut command = ostler(data.path());
+        command.arg("run").arg(&plan).arg("--workspace").arg(site.path()).arg("--json").output().unwrap()
+    };
+    let read = |name: &str| std::fs::read_to_string(site.path().join("site").join(name)).unwrap();
+    let failed = run();
+    let summary: Value =
+        serde_json::from_str(String::from_utf8(failed.stdout).unwrap().lines().last().unwrap()).unwrap();
+    let undos = serde_json::json!(["undo.announcement", "undo.page", "undo.config"]);
+    assert_eq!((&summary["outcome"], &summary["undo"]["state"]), (&"failed".into(), &"undone".into()));
+    assert_eq!(summary["undo"]["nodes"], undos, "newest first");
+    let news = "The site is up.\nThe site is down again.\n";
+    assert_eq!(
+        (read("config").as_str(), read("page").as_str(), read("news").as_str()),
+        ("off\n", "old\n", news)
+    );
+
+    std::fs::write(site.path().join("approved"), "yes").unwrap();
+    let succeeded = run();
+    assert!(succeeded.status.success(), "{}", text(&succeeded));
+    assert_eq!(read("page"), "new\n");
+    let undone = ostler(data.path()).args(["undo", "@last"]).output().unwrap();
+    assert!(undone.status.success(), "{}", text(&undone));
+    assert_eq!((read("page").as_str(), read("config").as_str()), ("old\n", "off\n"));
+    let shown = ostler(data.path()).args(["show", "@last", "--json"]).output().unwrap();
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((&shown["outcome"], &shown["undo"]["state"]), (&"succeeded".into(), &"undone".into()));
+    let again = ostler(data.path()).args(["undo", "@last"]).output().unwrap();
+    assert!(!again.status.success() && text(&again).contains("nothing is left to undo"), "{}", text(&again));
+}
+
+#[test]
+fn a_payment_is_answered_from_another_terminal_once_and_what_breaks_its_contract_is_refused() {
+    let data = TempDir::new().unwrap();
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans/payment.yaml");
+    let mut run = ostler(data.path()).arg("run").arg(&plan).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(run.stdout.take().unwrap()));
+    let waits = lines.find(|line| line.as_ref().unwrap().contains("payment  waits for an answer"));
+    assert!(waits.is_some());
+    let answer = |value: &str| {
+        let told =
+            ostler(data.path()).args(["answer", "@last", "payment", "--id", "e1", "--value", value]).output();
+        let told = told.unwrap();
+        (told.status.success(), text(&told))
+    };
+    let (taken, told) = answer(r#"{"status": "perhaps"}"#);
+    assert!(!taken && told.contains("invalid"), "{told}");
+    let (taken, told) = answer(r#"{"status": "paid"}"#);
+    assert!(taken, "{told}");
+    assert!(run.wait().unwrap().success());
+    let receipt = ostler(data.path()).args(["artifact", "@last/receipt", "--path", "text"]).output().unwrap();
+    assert_eq!(text(&receipt).trim_end(), "Order 17: paid");
+    let (taken, told) = answer(r#"{"status": "paid"}"#);
+    assert!(taken && !told.contains("late"), "a repeated delivery: {told}");
+    let other = ostler(data.path()).args(["answer", "@last", "payment", "--value", "1"]).output().unwrap();
+    assert!(!other.status.success() && text(&other).contains("late"), "{}", text(&other));
+}

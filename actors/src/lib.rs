@@ -63,13 +63,14 @@ pub use api::supervision::{TREE_CHILDREN_MAX, TreeRow};
 pub use api::system::{StartError, System, SystemConfig};
 pub use api::templates::{TEMPLATE_RUNS_MAX, TemplateError};
 pub use api::view::{ReadResult, RecoveryPreview, RunView};
+pub use api::wait_answers::WaitAnswer;
 pub use attempts::program::{Chat, Mapping, Program, ProgramContext, ProgramModel, Step, StepError};
 pub use base::error::RunError;
 pub use base::limits::{
     AGENTS_MAX, CHILD_RUN_DEPTH_MAX, CLIENTS_MAX, CONTRACTS_KEPT_BYTES_MAX, CONTRACTS_KEPT_MAX,
     HISTORIES_MAX, JOBS_KEPT_MAX, JOBS_OPEN_MAX, JUDGE_MS_MAX, LIVE_AGENTS_MAX, Limits, PIPELINE_BEHIND_MAX,
     PIPELINES_MAX, PLANS_JUDGED_AT_ONCE_MAX, QUEUED_JOBS_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX,
-    TEST_MS_MAX, WAITING_MAX,
+    TEST_MS_MAX, WAIT_ANSWERS_MAX, WAITING_MAX,
 };
 pub use messages::answer::{Answer, BY_BYTES_MAX, NOTE_BYTES_MAX};
 pub use messages::client_change::{ClientChange, ClientError, Weight};

@@ -130,7 +130,7 @@ fn decide(plan: &Arc<Plan>) -> Vec<Event> {
             events.extend(run.decide(&mut cx, RunInput::Result(Box::new(result))));
         }
     }
-    assert!(run.outputs_executed());
+    assert!(run.outputs_settled());
     events
 }
 
@@ -147,7 +147,7 @@ fn applying(times: usize) {
         for event in &events {
             run.apply(event, 0).unwrap();
         }
-        assert!(run.outputs_executed());
+        assert!(run.outputs_settled());
     }
 }
 

@@ -154,7 +154,7 @@ fn the_limit_of_versions_and_the_end_of_a_run_stop_every_change() {
 
 #[test]
 fn a_change_made_for_another_version_is_refused() {
-    refused("D07 *", json!({"base": 2}));
+    refused("D08 *", json!({"base": 2}));
     accepted(json!({"base": 1}));
 }
 
@@ -275,7 +275,7 @@ fn a_patch_keeps_edges_and_may_change_nothing() {
 fn a_change_of_the_wrong_shape_says_what_is_expected() {
     for (change, expected) in [
         (json!({"delta": {"drop": ["a"]}}), "unknown field `drop`"),
-        (json!({"delta": {"set": {"c": {"when": 1}}}}), "unknown field `when`"),
+        (json!({"delta": {"set": {"c": {"whan": 1}}}}), "unknown field `whan`"),
         (json!({"delta": {"set": {"c": {"kind": null}}}}), "expected"),
         (
             json!({"delta": {"set": {"c": {"impact": 3}}}}),

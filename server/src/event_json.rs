@@ -4,7 +4,7 @@
 //! listed here. Records whose serialised form is public as it is pass through whole.
 
 use ostler_kernel::event::{
-    AttemptResult, Event, OperatorAct, Outcome, ReuseBasis, ReuseDecided, ReuseDecision,
+    AttemptResult, Event, OperatorAct, Outcome, Output, ReuseBasis, ReuseDecided, ReuseDecision,
 };
 use ostler_kernel::id::NodeId;
 use ostler_kernel::policy::Conclusion;
@@ -92,6 +92,13 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
             ("human_request", body!(request: node, kind, shown; "deadline_ms": request.deadline))
         }
         E::HumanAnswer(answer) => ("human_answer", body!(answer: node, approve, redo, by, note)),
+        E::NodeFault { node, failure } => {
+            ("node_fault", body!(node; "failure": body!(failure: category, message)))
+        }
+        E::WaitAnswered(answer) => (
+            "wait_answered",
+            body!(answer: node, id, verdict, by, was_kept; "output": answer.output.as_ref().map(output_json)),
+        ),
         E::Operator(act) => ("operator", operator_json(act)),
         E::AttemptIntent(intent) => (
             "attempt_intent",
@@ -171,12 +178,14 @@ fn result_json(result: &AttemptResult) -> Value {
     body!(result: node, attempt, duration_ms, cost; "outcome": outcome_json(&result.outcome))
 }
 
+fn output_json(output: &Output) -> Value {
+    let inline = output.inline.as_ref().map(|inline| inline.value());
+    body!(output: artifact, bytes; "inline": inline)
+}
+
 fn outcome_json(outcome: &Outcome) -> Value {
     match outcome {
-        Outcome::Ok(output) => {
-            let inline = output.inline.as_ref().map(|inline| inline.value());
-            json!({"ok": body!(output: artifact, bytes; "inline": inline)})
-        }
+        Outcome::Ok(output) => json!({"ok": output_json(output)}),
         Outcome::Failed(failure) => json!({"failed": body!(failure: category, message)}),
     }
 }

@@ -55,6 +55,7 @@ mod summary;
 mod templates;
 mod text;
 mod unread;
+mod waits;
 pub mod wire;
 
 pub use approvals::{APPROVALS_LISTED_MAX, RESULT_LISTED_BYTES_MAX};

@@ -9,7 +9,7 @@ use ostler_kernel::pipeline::SpecFault;
 use ostler_kernel::plan::Diagnostic;
 use ostler_kernel::policy::InterjectionError;
 use ostler_kernel::port::{ArtifactError, JournalError};
-use ostler_kernel::run::{AnswerError, ResolutionError};
+use ostler_kernel::run::{AnswerError, ResolutionError, UndoError};
 
 use crate::wire::{FaultLine, ProblemDetails};
 
@@ -124,6 +124,8 @@ impl From<RunError> for Problem {
                 ResolutionError::NotInDoubt { .. } => (StatusCode::CONFLICT, "not_in_doubt"),
                 ResolutionError::OtherAttempt { .. } => (StatusCode::CONFLICT, "other_attempt"),
             },
+            RunError::Undo(UndoError::Live) => (StatusCode::CONFLICT, "undo_live"),
+            RunError::Undo(UndoError::Nothing) => (StatusCode::CONFLICT, "undo_nothing"),
             RunError::NodeOver { .. } => (StatusCode::CONFLICT, "node_over"),
             RunError::Change(_) => (StatusCode::CONFLICT, "change_refused"),
             RunError::Interjection(InterjectionError::NoGoal) => (StatusCode::CONFLICT, "run_without_goal"),
@@ -140,6 +142,7 @@ impl From<RunError> for Problem {
                 AnswerError::NoRaise(_) => (StatusCode::UNPROCESSABLE_ENTITY, "raise_missing"),
                 AnswerError::CannotRaise { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "raise_refused"),
                 AnswerError::InDoubt(_) => (StatusCode::CONFLICT, "in_doubt"),
+                AnswerError::Wait(_) => (StatusCode::CONFLICT, "waits_for_value"),
                 AnswerError::TooLate { .. } => (StatusCode::CONFLICT, "too_late"),
             },
             RunError::NoResult { .. } => (StatusCode::NOT_FOUND, "no_result"),

@@ -16,7 +16,7 @@ use crate::socket::ShuttingDown;
 use crate::wire::Health;
 use crate::{
     again, agents, approvals, clients, devices, evaluations, gate_controls, goals, grants, market, operators,
-    output, pipelines, runs, submit, templates, text,
+    output, pipelines, runs, submit, templates, text, waits,
 };
 
 #[derive(Clone)]
@@ -60,6 +60,7 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/templates", get(templates::records))
         .route("/v1/runs/{run}/evaluation", get(evaluations::one).post(evaluations::judge))
         .route("/v1/runs/{run}/cancel", post(runs::cancel))
+        .route("/v1/runs/{run}/undo", post(runs::undo))
         .route("/v1/runs/{run}/interject", post(runs::interject))
         .route("/v1/runs/{run}/resolve", post(runs::resolve))
         .route("/v1/runs/{run}/checkpoint", post(runs::checkpoint))
@@ -69,6 +70,7 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/runs/{run}/nodes/{node}/artifact", get(runs::artifact))
         .route("/v1/runs/{run}/nodes/{node}/cancel", post(runs::cancel_node))
         .route("/v1/runs/{run}/nodes/{node}/skip", post(runs::skip_node))
+        .route("/v1/runs/{run}/nodes/{node}/answer", post(waits::answer))
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::one).post(approvals::answer))
         .route("/v1/agents", get(agents::list).post(agents::spawn))

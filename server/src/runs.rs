@@ -188,6 +188,16 @@ pub(crate) async fn cancel(
     Ok(Json(RunRef { run: run.to_string() }))
 }
 
+pub(crate) async fn undo(
+    State(api): State<Api>,
+    _: Operator,
+    PathParams(name): PathParams<String>,
+) -> Result<Json<RunRef>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    api.system.undo(run).await?;
+    Ok(Json(RunRef { run: run.to_string() }))
+}
+
 pub(crate) async fn cancel_node(
     State(api): State<Api>,
     _: Operator,

@@ -12,8 +12,8 @@ use ostler_kernel::run::{DiagnosisScore, FailureCategory, NodeStatus, Run, RunSt
 
 use crate::problem::Problem;
 use crate::wire::{
-    AnswerView, CallBudgetView, DiagnosisView, ParentView, RateWaitView, ReliabilityBounds, RootCause,
-    RunLine, ShortfallView, Summary, Waiting, word,
+    AnswerView, CallBudgetView, DiagnosisView, ListView, ParentView, RateWaitView, ReliabilityBounds,
+    RootCause, RunLine, ShortfallView, Summary, WaitView, Waiting, word,
 };
 
 /// The summary of a run; the view holds its last record.
@@ -82,6 +82,10 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
         waiting: waiting(id, run, view.over_by),
+        waits: waits(run),
+        lists: lists(run),
+        absent: view.run.absent_outputs().map(ToString::to_string).collect(),
+        undo: view.run.undo_report(),
         blocked_by: blocked_by.map(|first| first.to_string()),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
         rate_waits: rate_waits.into_iter().map(rate_wait).collect(),
@@ -133,6 +137,9 @@ fn reliability_of(run: &Run) -> Option<ReliabilityBounds> {
 fn waiting(id: RunId, run: &Run, over_by: Option<Ticks>) -> Vec<Waiting> {
     let waiting = run.instances().filter_map(|(node, instance)| {
         let NodeStatus::WaitingHuman { ask, deadline } = instance.status else { return None };
+        if ask == HumanRequestKind::Wait {
+            return None;
+        }
         let id = ApprovalId { run: id, node: node.id.clone(), request: instance.requests };
         let answerable = ask != HumanRequestKind::InDoubt;
         Some(Waiting {
@@ -152,6 +159,32 @@ fn waiting(id: RunId, run: &Run, over_by: Option<Ticks>) -> Vec<Waiting> {
         })
     });
     waiting.collect()
+}
+
+/// The children of expanded nodes, counted.
+fn lists(run: &Run) -> BTreeMap<String, ListView> {
+    let lists = run.instances().filter_map(|(node, _)| {
+        let items = node.items()?;
+        let mut list = ListView { items: items.len(), ..ListView::default() };
+        for instance in items.iter().filter_map(|item| run.instance(item)) {
+            let is_executed = instance.status == NodeStatus::Executed;
+            list.executed += usize::from(is_executed);
+            list.lost += usize::from(!is_executed && !instance.is_live());
+        }
+        Some((node.id.to_string(), list))
+    });
+    lists.collect()
+}
+
+/// The nodes that wait for an answer from outside.
+fn waits(run: &Run) -> Vec<WaitView> {
+    let waits = run.instances().filter_map(|(node, instance)| match instance.status {
+        NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, deadline } => {
+            Some(WaitView { node: node.id.to_string(), deadline_ms: deadline })
+        }
+        _ => None,
+    });
+    waits.collect()
 }
 
 /// Id of the plan of every goal run. The plan grows by what models ask for; the row of a run has the nodes of its first version.

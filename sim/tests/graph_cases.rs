@@ -4,10 +4,13 @@ use std::path::Path;
 
 const CASES: &str = include_str!("../../kernel/tests/data/graph_cases.jsonl");
 
+/// Guards, expansion, waits and undo.
+const PLAN_CASES: &str = include_str!("../../kernel/tests/data/plan_cases.jsonl");
+
 #[test]
 fn every_case_gives_what_it_expects() {
     let mut failed = Vec::new();
-    for line in CASES.lines().filter(|line| !line.trim().is_empty()) {
+    for line in CASES.lines().chain(PLAN_CASES.lines()).filter(|line| !line.trim().is_empty()) {
         match ostler_sim::graph::run_case(line) {
             Ok(lived) => {
                 failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id)))
@@ -22,9 +25,11 @@ fn every_case_gives_what_it_expects() {
 fn the_cases_are_those_of_the_shared_folder() {
     let shared = std::env::var("OSTLER_SHARED")
         .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared").to_owned());
-    match std::fs::read_to_string(Path::new(&shared).join("conformance/graph_cases.jsonl")) {
-        Ok(theirs) => assert!(theirs == CASES, "kernel/tests/data/graph_cases.jsonl is not the shared file"),
-        Err(error) => println!("skipped: no shared folder at {shared} ({error})"),
+    for (name, ours) in [("graph_cases.jsonl", CASES), ("plan_cases.jsonl", PLAN_CASES)] {
+        match std::fs::read_to_string(Path::new(&shared).join("conformance").join(name)) {
+            Ok(theirs) => assert!(theirs == ours, "kernel/tests/data/{name} is not the shared file"),
+            Err(error) => println!("skipped: no shared folder at {shared} ({error})"),
+        }
     }
 }
 

@@ -141,11 +141,11 @@ const OTHER_WORDS: [(&str, &str); 8] = [
     ("attempts", "retries"),
 ];
 
-/// Keys for conditions of nodes in other tools. Plans have none, and a key of similar spelling would mislead.
-const CONDITION_WORDS: [&str; 5] = ["if", "when", "unless", "condition", "only_if"];
+/// Keys for conditions of nodes in other tools. A key of similar spelling would mislead.
+const CONDITION_WORDS: [&str; 4] = ["if", "unless", "condition", "only_if"];
 
-const INSTEAD_OF_A_CONDITION: &str = "nodes have no conditions; a node with `join: any_of`, `dispatch: ordered` and `deps: [a, b]` starts b only \
-                                      if a fails, or if the contract of a refuses its result";
+const INSTEAD_OF_A_CONDITION: &str =
+    "a condition is a guard: `when: {from: NODE, path: PATH, op: eq, value: VALUE}`; see `ostler help V27`";
 
 /// Longest word repeated in a help text, in bytes.
 const WORD_BYTES_MAX: usize = 60;

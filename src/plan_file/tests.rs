@@ -222,12 +222,12 @@ fn a_key_that_was_guessed_makes_no_other_faults() {
 
 #[test]
 fn a_condition_of_a_node_is_told_what_can_be_written_instead() {
-    for line in ["if: x", "when: x", "unless: {a: b}", "only_if: [list]"] {
+    for line in ["if: x", "unless: {a: b}", "only_if: [list]"] {
         let text = format!("id: p\nnodes:\n  - id: a\n    tool: fs.list\n    {RULE}\n    {line}\n");
         let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
         let found = file.validate(&Settings::simulation(Default::default(), Some(&tools()))).unwrap_err();
         let [finding] = found.as_slice() else { panic!("{line}: {found:?}") };
-        assert!(finding.help.contains("`join: any_of`, `dispatch: ordered`"), "{line}: {finding:?}");
+        assert!(finding.help.contains("a guard: `when: {from: NODE"), "{line}: {finding:?}");
     }
 }
 

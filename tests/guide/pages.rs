@@ -148,6 +148,7 @@ pages! {
     cage: "docs/guide/cage.md",
     clients: "docs/guide/clients.md",
     contracts: "docs/guide/contracts.md",
+    dynamic_plans: "docs/guide/dynamic-plans.md",
     embedding: "docs/guide/embedding.md",
     evaluation: "docs/guide/evaluation.md",
     first_plan: "docs/guide/first-plan.md",

@@ -106,8 +106,8 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
     let mut found = Vec::new();
     for (node, instance) in view.run.instances() {
         let NodeStatus::WaitingHuman { ask, deadline } = instance.status else { continue };
-        if ask == HumanRequestKind::InDoubt {
-            continue; // that is settled by resolving it
+        if matches!(ask, HumanRequestKind::InDoubt | HumanRequestKind::Wait) {
+            continue; // that is settled by resolving it, or with a value
         }
         let (gatekeeper, results) = (&services.gatekeeper, &services.results);
         let shown = shown(gatekeeper, results, &view.opened, &view.run, node, ask).await.request;

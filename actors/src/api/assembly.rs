@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
+
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{AccountRow, ArtifactStore, Journal, Judge, OutputStore};
@@ -9,7 +11,7 @@ use ostler_kernel::run::{Diagnoser, Planner};
 
 use crate::attempts::child_runs::ChildRunSlot;
 use crate::attempts::executor::Executor;
-use crate::base::limits::Limits;
+use crate::base::limits::{Limits, WAIT_ANSWERS_MAX};
 use crate::messages::mailboxes::Mailboxes;
 use crate::metrics::Measures;
 use crate::run::services::RunServices;
@@ -140,6 +142,7 @@ impl Parts {
             measures,
             limits,
             suspended_writes: Mutex::default(),
+            wait_answers: Semaphore::new(WAIT_ANSWERS_MAX),
         }
     }
 }

@@ -29,3 +29,4 @@ pub(crate) mod system;
 pub(crate) mod templates;
 pub(crate) mod tree;
 pub(crate) mod view;
+pub(crate) mod wait_answers;

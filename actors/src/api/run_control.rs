@@ -7,7 +7,7 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Delta;
 use ostler_kernel::policy::Decider;
 use ostler_kernel::port::{BoxFuture, JournalError, RunRowStatus};
-use ostler_kernel::run::{Canceller, Operation, Patch};
+use ostler_kernel::run::{Canceller, Operation, Patch, UndoError};
 
 use crate::api::system::System;
 use crate::api::view::RunView;
@@ -81,7 +81,7 @@ impl System {
         }
     }
 
-    fn take_up(&self, run: RunId, by_name: bool) -> Result<(), RunError> {
+    pub(crate) fn take_up(&self, run: RunId, by_name: bool) -> Result<(), RunError> {
         let row = self.row(run)?;
         match row.status {
             RunRowStatus::Closed(_) => Err(RunError::Over),
@@ -149,7 +149,7 @@ impl System {
 
     /// Sends a request until the answer is final. A restart of the registry or of the agent loses the requests sent
     /// before, and an agent whose run comes to rest answers for the run it had.
-    async fn until_answered<'a>(
+    pub(crate) async fn until_answered<'a>(
         &'a self,
         run: RunId,
         send: impl Fn() -> BoxFuture<'a, Result<(), RunError>>,
@@ -256,6 +256,24 @@ impl System {
     /// The errors of [`System::cancel_node`].
     pub async fn skip_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
         self.operate(run, Operation::Skip(node)).await
+    }
+
+    /// Undoes what a closed run did: runs the `undo` of each executed node that has one, the newest effect first. The run is open
+    /// until that has ended, and closes again with the outcome that it had. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Undo`]: the run goes on, or nothing is left to undo.
+    pub async fn undo(&self, run: RunId) -> Result<(), RunError> {
+        let row = self.row(run)?;
+        match row.status {
+            RunRowStatus::Closed(_) => {}
+            RunRowStatus::Open | RunRowStatus::Parked(_) => return Err(RunError::Undo(UndoError::Live)),
+            RunRowStatus::Quarantined(why) => return Err(RunError::Quarantined(why)),
+        }
+        let position = suspended_runs::undo(&self.services, &row)?;
+        self.services.journal.durable(position).await?;
+        self.take_up(run, true)
     }
 
     /// Holds a run and asks a person the question `text`: nothing more starts until the answer; running attempts
@@ -377,7 +395,7 @@ impl System {
     }
 
     /// True if no driver has the run and none of its attempts runs in the process.
-    fn rests(&self, run: RunId) -> bool {
+    pub(crate) fn rests(&self, run: RunId) -> bool {
         !self.services.active_runs.has(run) && !self.services.attempts.knows_run(run)
     }
 

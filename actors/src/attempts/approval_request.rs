@@ -105,7 +105,8 @@ fn as_planned(
             HumanRequestKind::Before
             | HumanRequestKind::Node
             | HumanRequestKind::InDoubt
-            | HumanRequestKind::Budget => Vec::new(),
+            | HumanRequestKind::Budget
+            | HumanRequestKind::Wait => Vec::new(),
         },
         policy_epoch: gatekeeper.policy().epoch,
         files: Vec::new(),

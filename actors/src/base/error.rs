@@ -4,7 +4,7 @@ use ostler_kernel::agent::InvalidState;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::policy::InterjectionError;
 use ostler_kernel::port::{ArtifactError, JournalError};
-use ostler_kernel::run::{AnswerError, NodeState, OperationError, ResolutionError, RunFoldError};
+use ostler_kernel::run::{AnswerError, NodeState, OperationError, ResolutionError, RunFoldError, UndoError};
 
 /// The reason why an operation on a run failed. Nothing has changed then.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -86,6 +86,9 @@ pub enum RunError {
         "it comes behind run {0} of its agent, which waits for a person: answer that first, or cancel one of them"
     )]
     Behind(RunId),
+    /// The run cannot be undone.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
     /// The actors are restarting; the request can be repeated.
     #[error("the system is restarting: try again")]
     Restarting,
@@ -100,6 +103,7 @@ impl From<OperationError> for RunError {
             OperationError::Over => RunError::Over,
             OperationError::UnknownNode(node) => RunError::UnknownNode(node),
             OperationError::NodeOver { node, state } => RunError::NodeOver { node, state },
+            OperationError::Undo(error) => RunError::Undo(error),
             OperationError::Refused(_) => RunError::Change(error.to_string()),
         }
     }

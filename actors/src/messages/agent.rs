@@ -16,6 +16,7 @@ use crate::messages::answer::AnswerRequest;
 use crate::messages::clearance::ClearanceEnd;
 use crate::messages::resolution::ResolveRequest;
 use crate::messages::slots::Granted;
+use crate::messages::wait_answer::WaitAnswerRequest;
 
 pub(crate) enum AgentMessage {
     /// Drive the run, and answer these earlier requests.
@@ -73,6 +74,7 @@ pub(crate) enum PlannedChange {
 pub(crate) enum Request {
     Operate(Operation),
     Answer(AnswerRequest),
+    WaitAnswer(WaitAnswerRequest),
     Planned(PlannedChange),
     /// Settle an attempt in doubt.
     Resolve(ResolveRequest),

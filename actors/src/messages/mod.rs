@@ -14,3 +14,4 @@ pub(crate) mod scheduler;
 pub(crate) mod slots;
 pub(crate) mod submission;
 pub(crate) mod verdict;
+pub(crate) mod wait_answer;

@@ -37,7 +37,8 @@ impl RunDriver {
         self.in_flight.inline.begin();
         self.cancel_after_deadline();
         let over = self.decide_turn().await?;
-        let is_evaluated = over && self.evaluate().is_some();
+        // A run that is undone later was evaluated when it ended.
+        let is_evaluated = over && !self.run.is_reopened() && self.evaluate().is_some();
         if over {
             self.writer.pending.push(Event::RunClosed { outcome: self.run.outcome() });
         }
@@ -67,6 +68,9 @@ impl RunDriver {
             if Box::pin(self.refuse_unaffordable()).await && self.continue_later() {
                 return Ok(false);
             }
+            if Box::pin(self.read_results()).await {
+                continue;
+            }
             self.enqueue().await;
             // Refused and inline attempts may have made other nodes ready.
             if self.start_granted().await? {
@@ -82,7 +86,11 @@ impl RunDriver {
                 continue;
             }
             match completion {
-                Completion::Done => return Ok(!self.has_results_to_come() && !self.awaits_judge()),
+                Completion::Done => {
+                    return Ok(
+                        !self.has_results_to_come() && (self.run.is_reopened() || !self.awaits_judge())
+                    );
+                }
                 Completion::JudgeContract if self.judges.contract.is_none() => {
                     self.judge_contract();
                     return Ok(false);
@@ -153,7 +161,10 @@ impl RunDriver {
         let unpaid = self.is_unpaid();
         let waits = unpaid || (self.run.is_only_waiting() && !self.queue.has_rejected());
         let is_still = waits && self.judges.contract.is_none() && self.queue.granted.is_empty() && !is_soon;
-        let is_still = is_still && self.in_flight.advice.is_empty() && self.in_flight.asked.is_empty();
+        let is_still = is_still
+            && self.in_flight.advice.is_empty()
+            && self.in_flight.asked.is_empty()
+            && !self.run.has_unread();
         // Stopped attempts have still to report.
         (is_still && !self.services.attempts.knows_run(self.opened.run)).then_some(Idle { until, unpaid })
     }

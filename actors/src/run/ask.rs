@@ -5,7 +5,10 @@ use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::gate::Denial;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::ledger::{Amounts, CallLimits};
+use ostler_kernel::plan::Rule;
 use ostler_kernel::run::{ApprovalRequest, NodeStatus, Operation, RunInput};
+
+use serde_json::Value;
 
 use super::driver::RunDriver;
 use super::launch::Refusal;
@@ -35,6 +38,10 @@ impl RunDriver {
             Request::Answer(request) => self
                 .left_of_calls()
                 .and_then(|left| request.into_input(&self.run, self.services.journal.now(), left)),
+            Request::WaitAnswer(request) => {
+                let holds = |rules: &[Rule], value: &Value| self.services.gatekeeper.holds(rules, value);
+                Ok(request.into_input(&self.run, &holds))
+            }
             Request::Planned(change) => self.planned(change),
             Request::Resolve(request) => request.into_input(&self.run),
             Request::Checkpoint => {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::dispatch_queue::{CreditWait, Place};
 use super::driver::RunDriver;
+use super::without_slot::takes_no_slot;
 use crate::messages::agent::AgentMessage;
 use crate::messages::slots::{Job, ModelUse};
 use crate::state::estimates::{ATTEMPT_CREDITS, UNKNOWN};
@@ -27,8 +28,9 @@ const RERUN_RANK: u64 = u64::MAX >> 11;
 impl RunDriver {
     /// Offers a ready node for a slot, or for a person's approval first.
     pub(super) fn offer(&mut self, node: &NodeId) {
-        let asks_person = self.run.question(node).is_some();
-        self.queue.offer(place(&self.run, node), asks_person);
+        // What needs no slot does not wait behind the plan's own limit of slots.
+        let is_prompt = self.run.question(node).is_some() || takes_no_slot(&self.run, node);
+        self.queue.offer(place(&self.run, node), is_prompt);
     }
 
     pub(super) fn unqueue(&mut self, node: &NodeId) {
@@ -174,7 +176,10 @@ impl RunDriver {
 
     async fn ask_prompts(&mut self) {
         while let Some(id) = self.queue.next_prompt() {
-            self.ask_person(&id).await;
+            // Boxed: otherwise these rare futures enlarge the future of every message.
+            if !Box::pin(self.start_without_slot(&id)).await {
+                self.ask_person(&id).await;
+            }
         }
     }
 
@@ -225,6 +230,9 @@ impl RunDriver {
         let (later, now): (Vec<NodeId>, Vec<NodeId>) =
             nodes.into_iter().partition(|node| self.run.is_rerun_held(node));
         self.in_flight.paused_reruns.extend(later);
+        let (unqueued, now): (Vec<NodeId>, Vec<NodeId>) =
+            now.into_iter().partition(|node| takes_no_slot(&self.run, node));
+        unqueued.iter().for_each(|node| self.offer(node));
         let jobs = now.into_iter().map(|node| Job { rank: RERUN_RANK, ..self.job(node) });
         self.submit(jobs.collect());
     }

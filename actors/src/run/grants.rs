@@ -9,6 +9,7 @@ use ractor::ActorProcessingErr;
 
 use super::attempt_launch::Launch;
 use super::driver::{Recovery, RunDriver};
+use super::without_slot::takes_no_slot;
 use crate::base::keys::AttemptKey;
 use crate::messages::slots::{Granted, Ticket};
 
@@ -160,7 +161,8 @@ impl RunDriver {
     }
 
     fn costs(&self, id: &NodeId) -> bool {
-        self.run.node(id).is_some_and(|node| !self.services.gatekeeper.toolbox.is_timer(node))
+        let is_timer = |node| self.services.gatekeeper.toolbox.is_timer(node);
+        self.run.node(id).is_some_and(|node| !is_timer(node)) && !takes_no_slot(&self.run, id)
     }
 
     /// Makes the recovery record durable before the first attempt of a run that another process opened: should the attempt end

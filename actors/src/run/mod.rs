@@ -31,6 +31,7 @@ pub(crate) mod services;
 pub(crate) mod suspended_runs;
 mod timers;
 mod verdicts;
+mod without_slot;
 
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{JournalError, RunRow};

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use ostler_kernel::event::Parent;
 use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::port::JournalError;
+use tokio::sync::Semaphore;
 
 use crate::attempts::executor::Executor;
 use crate::base::limits::Limits;
@@ -51,6 +52,8 @@ pub(crate) struct RunServices {
     pub(crate) limits: Limits,
     /// Held while an inactive run is read and appended to.
     pub(crate) suspended_writes: Mutex<()>,
+    /// Turns of the answers from outside.
+    pub(crate) wait_answers: Semaphore,
 }
 
 impl RunServices {

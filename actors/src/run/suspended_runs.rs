@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::RunId;
+use ostler_kernel::plan::Rule;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::{AbandonedWork, Canceller, FoldedRun, Operation, RunInput};
+
+use serde_json::Value;
 
 use crate::base::attempt_end::{Ended, ModelCalls};
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
 use crate::base::lock::lock;
 use crate::base::paused_time::SPACE_RETRY;
+use crate::messages::wait_answer::WaitAnswerRequest;
 use crate::run::decided::Decided;
 use crate::run::goal;
 use crate::run::lost_calls::RecordedCalls;
@@ -98,6 +102,38 @@ pub(crate) fn operate(
         let events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
         let given_up = run.abandoned_work(&events).collect();
         Ok(append(services, row, last, [called, events].concat(), given_up)?)
+    })
+}
+
+/// Opens a closed run again to undo it. Returns the position of the record.
+pub(crate) fn undo(services: &Arc<RunServices>, row: &RunRow) -> Result<Position, RunError> {
+    alone(services, || {
+        let FoldedRun { mut run, last, .. } = services.runs.fold(row, None, |_| {})?;
+        run.check_undo()?;
+        let input = RunInput::Operator(Operation::Undo);
+        let mut events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
+        // The record by which the index knows that the run is open.
+        events.push(Event::RunRecovered { count: 0 });
+        Ok(append(services, row, last, events, Vec::new())?)
+    })
+}
+
+/// Records an answer from outside to a run without a driver. Returns the position of the record, or that of the last one.
+pub(crate) fn answer_wait(
+    services: &Arc<RunServices>,
+    row: &RunRow,
+    request: &WaitAnswerRequest,
+) -> Result<Position, RunError> {
+    alone(services, || {
+        let (FoldedRun { mut run, last, position, .. }, called) = open(services, row)?;
+        let holds = |rules: &[Rule], value: &Value| services.gatekeeper.holds(rules, value);
+        let input = request.clone().into_input(&run, &holds);
+        let events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
+        let abandoned = run.abandoned_work(&events).collect();
+        match [called, events].concat() {
+            events if events.is_empty() => Ok(position),
+            events => Ok(append(services, row, last, events, abandoned)?),
+        }
     })
 }
 

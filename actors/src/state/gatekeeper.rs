@@ -12,6 +12,7 @@ use ostler_kernel::plan::{Node, Rule, model_tool};
 use ostler_kernel::policy::{ResultTerms, provenance};
 use ostler_kernel::port::Tool;
 use ostler_kernel::run::{NodeStatus, Run};
+use serde_json::Value;
 
 use crate::base::limits::Limits;
 use crate::messages::clearance::Answer;
@@ -203,6 +204,11 @@ impl Gatekeeper {
     ) -> Result<Preview, Denial> {
         let policy = self.policy();
         self.toolbox.preview(&policy, caller, AskedCall::plain(name, params, floor))
+    }
+
+    /// True if a value passes the rules of a wait, which need no call.
+    pub(crate) fn holds(&self, rules: &[Rule], value: &Value) -> bool {
+        self.contract(rules).is_ok_and(|contract| contract.judge(value).holds())
     }
 
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {

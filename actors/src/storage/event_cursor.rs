@@ -61,7 +61,12 @@ impl EventCursor {
         }
         let record = self.read.pop_front()?;
         self.after = record.seq;
-        self.over = matches!(record.event, Event::RunClosed { .. });
+        // Records follow the closing one of a run that was undone later.
+        let is_last = |cursor: &EventCursor| {
+            let next = cursor.journal.read(cursor.stream, cursor.after, 1);
+            cursor.read.is_empty() && next.is_ok_and(|next| next.is_empty())
+        };
+        self.over = matches!(record.event, Event::RunClosed { .. }) && is_last(self);
         Some(Ok(record))
     }
 

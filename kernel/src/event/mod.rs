@@ -29,7 +29,7 @@ pub use attempt::{
 };
 pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
 pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
-pub use person::{HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct};
+pub use person::{AnswerVerdict, HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct, WaitAnswer};
 pub use pipeline::{PipelineRecord, Published};
 pub use reuse::{
     ArtifactEdited, Fresh, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReuseTerms,
@@ -351,4 +351,13 @@ pub enum Event {
     GateVerdict(Box<GateVerdict>),
     /// A person put an artifact in the place of a node's result: behind the terms of reuse.
     ArtifactEdited(Box<ArtifactEdited>),
+    /// A node failed outside of any attempt: its guard cannot be judged, its list cannot be expanded, or its deadline passed.
+    NodeFault {
+        /// The node.
+        node: NodeId,
+        /// The failure.
+        failure: Failure,
+    },
+    /// An answer from outside to a wait, and what became of it.
+    WaitAnswered(Box<WaitAnswer>),
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Output;
 use crate::id::{Digest, NodeId, Ticks};
 use crate::policy::Conclusion;
 
@@ -32,6 +33,60 @@ pub enum HumanRequestKind {
     InDoubt,
     /// May a call of a model exceed the budget? Yes raises the budget, no goes on within it.
     Budget,
+    /// A wait for an answer from outside, with a value.
+    Wait,
+}
+
+/// What became of an answer from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerVerdict {
+    /// It is the result of the node.
+    Accepted,
+    /// It breaks the contract of the node, which goes on waiting.
+    Invalid,
+    /// The node does not wait yet: the answer is judged once it does.
+    Kept,
+    /// The node does not wait yet, and keeps enough answers already.
+    Full,
+    /// A repeated delivery of the accepted answer.
+    Duplicate,
+    /// The node has ended.
+    Late,
+    /// There is no such node, or it does not wait for answers.
+    Unknown,
+}
+
+impl AnswerVerdict {
+    /// The name in files, journals and conformance cases.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AnswerVerdict::Accepted => "accepted",
+            AnswerVerdict::Invalid => "invalid",
+            AnswerVerdict::Kept => "kept",
+            AnswerVerdict::Full => "full",
+            AnswerVerdict::Duplicate => "duplicate",
+            AnswerVerdict::Late => "late",
+            AnswerVerdict::Unknown => "unknown",
+        }
+    }
+}
+
+/// Record of [`Event::WaitAnswered`](super::Event::WaitAnswered).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WaitAnswer {
+    /// The node.
+    pub node: NodeId,
+    /// The sender's id of the answer.
+    pub id: Option<String>,
+    /// The verdict.
+    pub verdict: AnswerVerdict,
+    /// The value of an accepted or kept answer.
+    pub output: Option<Output>,
+    /// Name of the operator; empty for a stranger with the address.
+    pub by: String,
+    /// The verdict is about the first kept answer of the node.
+    pub was_kept: bool,
 }
 
 /// Record of [`Event::HumanAnswer`](super::Event::HumanAnswer).

@@ -90,6 +90,12 @@ pub enum ChangeCause {
     Replan,
     /// The mode of a goal run, which wants a node of this role.
     Mode(Role),
+    /// The list of this node is known: one child per element.
+    Expand(NodeId),
+    /// The run failed, and its policy is to undo.
+    UndoPolicy,
+    /// An operator undoes the run.
+    UndoOperator,
 }
 
 impl std::fmt::Display for ChangeCause {
@@ -101,6 +107,9 @@ impl std::fmt::Display for ChangeCause {
             ChangeCause::Interject => f.write_str("delta:interject"),
             ChangeCause::Replan => f.write_str("delta:replan"),
             ChangeCause::Mode(_) => f.write_str("delta:mode"),
+            ChangeCause::Expand(node) => write!(f, "expand:{node}"),
+            ChangeCause::UndoPolicy => f.write_str("undo:policy"),
+            ChangeCause::UndoOperator => f.write_str("undo:operator"),
         }
     }
 }
@@ -119,6 +128,10 @@ pub enum PlanRefusal {
     Replan,
     /// The plan's contract does not hold.
     Contract,
+    /// An undo of a run that goes on.
+    UndoLive,
+    /// An undo of a run with nothing left to undo.
+    UndoNothing,
 }
 
 impl std::fmt::Display for PlanRefusal {
@@ -127,6 +140,8 @@ impl std::fmt::Display for PlanRefusal {
             PlanRefusal::Delta { codes, .. } => write!(f, "delta_rejected:{}", codes.join(",")),
             PlanRefusal::Replan => f.write_str("replan_refused"),
             PlanRefusal::Contract => f.write_str("contract_failed"),
+            PlanRefusal::UndoLive => f.write_str("undo_refused:live"),
+            PlanRefusal::UndoNothing => f.write_str("undo_refused:nothing"),
         }
     }
 }

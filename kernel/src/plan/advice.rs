@@ -136,8 +136,10 @@ fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
         if node.join != Some(Join::AllOf) || waits_on_purpose {
             return BTreeSet::new();
         }
-        let used: BTreeSet<&NodeId> =
-            node.param_refs.values().map(|reference| &reference.from).chain(&node.reads).collect();
+        let guards = node.when.iter().map(|guard| &guard.from);
+        let lists = node.for_each.iter().map(|list| &list.from);
+        let references = node.param_refs.values().map(|reference| &reference.from);
+        let used: BTreeSet<&NodeId> = references.chain(&node.reads).chain(guards).chain(lists).collect();
         // The prompt of a model reads its dependencies by their ids.
         let prompt = (node.kind == Kind::Model).then(|| node.params.get("prompt")?.as_str()).flatten();
         let prompt = prompt.unwrap_or_default();

@@ -16,7 +16,7 @@ use super::draft::{DepDraft, NodeDraft, NodeFields};
 use super::normalise::connect;
 use super::pointer::Pointer;
 use super::set_fields::{check_forbidden, set};
-use super::{Join, Node, Plan, Settings, validate};
+use super::{Join, Made, Node, Plan, Settings, validate};
 use crate::id::NodeId;
 
 /// A requested change of a running plan.
@@ -121,20 +121,13 @@ pub fn merge(
     closed: bool,
     settings: &Settings<'_>,
 ) -> Result<MergedPlan, Vec<Diagnostic>> {
-    let (new, room) = (plan.clone(), PatternBudget::default());
-    let mut draft = Merge { old: plan, new, progress, settings, room, faults: Vec::new() };
+    let mut draft = Merge::new(plan, progress, settings);
     draft.check_run(closed);
     let cancel = match change {
         Change::Delta(delta) => draft.delta(delta),
         Change::Patch { node, set } => draft.patch(node, set.as_ref()),
     };
-    draft.judge();
-    if draft.faults.is_empty() {
-        let revision = revision(plan, draft.new, cancel);
-        Ok(apply_change(plan, &revision))
-    } else {
-        Err(sort_and_limit(draft.faults))
-    }
+    draft.finish(cancel)
 }
 
 /// Builds the next version from an accepted revision, without any validation.
@@ -172,7 +165,7 @@ fn revision(old: &Plan, new: Plan, cancel: Vec<NodeId>) -> Revision {
     }
 }
 
-struct Merge<'a> {
+pub(super) struct Merge<'a> {
     old: &'a Plan,
     /// The next version so far. Nodes of `old` keep their index until nodes are added.
     new: Plan,
@@ -182,13 +175,50 @@ struct Merge<'a> {
     faults: Vec<Diagnostic>,
 }
 
-impl Merge<'_> {
+impl<'a> Merge<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        progress: &'a dyn Fn(&NodeId) -> NodeProgress,
+        settings: &'a Settings<'a>,
+    ) -> Merge<'a> {
+        Merge {
+            old: plan,
+            new: plan.clone(),
+            progress,
+            settings,
+            room: PatternBudget::default(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// Puts another node in the place of the one at `at`.
+    pub(super) fn put(&mut self, at: usize, node: Node) {
+        self.new.nodes[at] = node;
+    }
+
+    /// Adds a normalised node.
+    pub(super) fn add(&mut self, node: Node) {
+        self.new.nodes.push(node);
+    }
+
+    /// Validates the merged plan, and makes the next version of it.
+    pub(super) fn finish(mut self, cancel: Vec<NodeId>) -> Result<MergedPlan, Vec<Diagnostic>> {
+        self.new.nodes.sort_by(|a, b| a.id.cmp(&b.id)); // stable: what is added comes after what it repeats
+        self.judge();
+        if self.faults.is_empty() {
+            let revision = revision(self.old, self.new, cancel);
+            Ok(apply_change(self.old, &revision))
+        } else {
+            Err(sort_and_limit(self.faults))
+        }
+    }
+
     fn fault(&mut self, code: DiagnosticCode, node: impl std::fmt::Display, detail: &str, help: &str) {
         self.faults.push(Diagnostic::new(code, node, detail, help));
     }
 
     /// Rules for every change: D02 and D05.
-    fn check_run(&mut self, closed: bool) {
+    pub(super) fn check_run(&mut self, closed: bool) {
         self.faults.extend(is_last_version(self.old));
         if closed {
             self.fault(
@@ -216,6 +246,15 @@ impl Merge<'_> {
             let detail = format!("{verb} a node that is neither pending nor blocked");
             self.fault(DiagnosticCode::D01, id, &detail, "add a new node and replace this one with it");
         }
+        if self.old.node(id).is_some_and(|node| node.items().is_some() || node.is_undo()) {
+            let detail = format!("{verb} a node that the engine made");
+            self.fault(
+                DiagnosticCode::D07,
+                id,
+                &detail,
+                "replace or cancel it, or change the nodes around it",
+            );
+        }
     }
 
     fn patch(&mut self, node: &NodeId, set: Option<&NodeFields>) -> Vec<NodeId> {
@@ -229,7 +268,7 @@ impl Merge<'_> {
         if let Some(base) = delta.base.filter(|base| *base != self.old.version) {
             let detail = format!("written for version {base}, the current version is {}", self.old.version);
             self.fault(
-                DiagnosticCode::D07,
+                DiagnosticCode::D08,
                 Diagnostic::PLAN,
                 &detail,
                 "write the change for the current version",
@@ -263,7 +302,6 @@ impl Merge<'_> {
             );
             self.new.nodes.push(node);
         }
-        self.new.nodes.sort_by(|a, b| a.id.cmp(&b.id)); // stable: what is added comes after what it repeats
         cancel
     }
 
@@ -297,6 +335,13 @@ impl Merge<'_> {
                 node.deps.iter_mut().for_each(|dep| rename(&mut dep.n));
                 node.param_refs.values_mut().for_each(|reference| rename(&mut reference.from));
                 node.reads.iter_mut().for_each(rename);
+                node.when.iter_mut().for_each(|guard| rename(&mut guard.from));
+                node.for_each.iter_mut().for_each(|list| rename(&mut list.from));
+                let undo = node.undo.iter_mut().flat_map(|undo| undo.param_refs.values_mut());
+                undo.for_each(|reference| rename(&mut reference.from));
+                if let Some(Made::Collector { items, .. }) = node.made.as_deref_mut() {
+                    items.iter_mut().for_each(rename);
+                }
             }
         }
         self.new.outputs.iter_mut().for_each(rename);
@@ -344,7 +389,7 @@ impl Merge<'_> {
         validate::changed(&self.new, self.settings, &mut found);
         let exists = |name: &str| self.old.nodes.binary_search_by(|node| node.id.as_str().cmp(name)).is_ok();
         found.retain(|fault| match fault.code {
-            code if code <= DiagnosticCode::D07 => true,
+            code if code <= DiagnosticCode::D08 => true,
             DiagnosticCode::V01 | DiagnosticCode::V19 => true,
             _ => {
                 let id = NodeId::from(fault.node.as_str());

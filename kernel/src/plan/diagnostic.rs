@@ -129,8 +129,10 @@ codes! {
     D05,
     /// Sets an id, dependencies, a join or a dispatch.
     D06,
-    /// Written for another version.
+    /// Rewires or sets a collector or an undo node.
     D07,
+    /// Written for another version.
+    D08,
     /// Duplicate or malformed id.
     V01,
     /// An edge from a node to itself.
@@ -183,6 +185,18 @@ codes! {
     V25,
     /// An unknown domain.
     V26,
+    /// A malformed guard.
+    V27,
+    /// A malformed `for_each`, or one where it cannot be; a written collector.
+    V28,
+    /// A wait without a deadline or with an effect, an approval or a tool; a deadline elsewhere.
+    V29,
+    /// A malformed `undo`, or one where nothing can be undone.
+    V30,
+    /// An id that only the engine gives.
+    V31,
+    /// An unknown `on_failure`.
+    V32,
 }
 
 impl fmt::Display for DiagnosticCode {

@@ -102,6 +102,15 @@ pub struct NodeDraft {
     pub human_timeout: Option<HumanDuration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Box<NodeFields>>,
+    /// A guard, or a list of guards. Read later, so that what is malformed is a V27 beside other diagnostics; so are the next ones.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub when: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub for_each: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<HumanDuration>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub undo: Option<Value>,
 }
 
 impl NodeDraft {
@@ -129,12 +138,16 @@ impl NodeDraft {
             approval: None,
             human_timeout: None,
             fallback: None,
+            when: None,
+            for_each: None,
+            deadline: None,
+            undo: None,
         }
     }
 }
 
-/// Node fields set by a change. Absent fields stay; `null` removes a tool, model, contract, heartbeat timeout
-/// or human timeout.
+/// Node fields set by a change. Absent fields stay; `null` removes a tool, model, contract, heartbeat timeout,
+/// human timeout, deadline, undo, guards or a list.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a map of fields of a node")]
 #[allow(missing_docs)] // the fields are those of Node
@@ -171,6 +184,14 @@ pub struct NodeFields {
     pub approval: Option<Approval>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub human_timeout: Option<Option<HumanDuration>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub when: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub for_each: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub deadline: Option<Option<HumanDuration>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub undo: Option<Value>,
 
     // A change may not set the fields below. Deserialising accepts them, so validation reports D06 beside
     // other diagnostics.
@@ -185,6 +206,16 @@ pub struct NodeFields {
 }
 
 impl NodeFields {
+    /// The fields that are kept as written.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Value> {
+        [&self.when, &self.for_each, &self.undo].into_iter().flatten()
+    }
+
+    /// The same, mutable.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        [&mut self.when, &mut self.for_each, &mut self.undo].into_iter().flatten()
+    }
+
     /// Names of the present fields that no change may set.
     pub fn forbidden(&self) -> impl Iterator<Item = &'static str> {
         [("id", &self.id), ("deps", &self.deps), ("join", &self.join), ("dispatch", &self.dispatch)]
@@ -239,6 +270,11 @@ pub struct PolicyDraft {
     pub usd: Option<Usd>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
+    /// `keep` or `undo`; anything else is a V32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_kept: Option<u32>,
 }
 
 /// Impact of a node: 0 observe, 1 operate, 2 control.
@@ -295,7 +331,9 @@ impl<'de> Deserialize<'de> for DepDraft {
 }
 
 /// Deserialises a present field to `Some`, even for `null`; absent fields stay `None` by default.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 

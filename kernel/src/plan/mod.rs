@@ -22,7 +22,9 @@ mod delta;
 mod diagnostic;
 mod draft;
 mod duration;
+mod for_each;
 mod graph;
+mod guard;
 mod model;
 mod node_index;
 mod normalise;
@@ -33,6 +35,7 @@ mod set_fields;
 mod settings;
 mod stats;
 mod suggest;
+mod undo;
 mod unreachable_path;
 mod validate;
 
@@ -42,7 +45,9 @@ pub use delta::{Change, Delta, MergedPlan, NodeProgress, Revision, apply_change,
 pub use diagnostic::{Diagnostic, DiagnosticCode, SAME_DIAGNOSTICS_MAX};
 pub use draft::{DepDraft, Impact, NodeDraft, NodeFields, PlanDraft, PolicyDraft, RuleDraft};
 pub use duration::{DURATION_RULE, HumanDuration};
+pub use for_each::{ForEach, OnChild, expand};
 pub use graph::Graph;
+pub use guard::{GUARDS_MAX, Guard, Op};
 pub use model::*;
 pub use normalise::{UncheckedPlan, normalise};
 pub use packed_lists::PackedLists;
@@ -53,5 +58,7 @@ pub use settings::{
 };
 pub use stats::PlanStats;
 pub use suggest::nearest;
+pub use undo::Undo;
+pub(crate) use undo::undo_round;
 pub(crate) use validate::is_path;
 pub use validate::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX, validate};

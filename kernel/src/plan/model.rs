@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Graph;
 use super::draft::NodeFields;
 use super::graph::Derived;
+use super::{ForEach, Graph, Guard, Undo};
 use crate::agent::Oversight;
 use crate::gate::{CallClass, OnLostResult};
 use crate::id::{Digest, NodeId, Ticks};
@@ -74,11 +74,18 @@ impl Plan {
     /// Returns whether [`Plan::canonicalize_numbers`] would change nothing. May return `false` for a plan without
     /// changes.
     pub fn has_canonical_numbers(&self) -> bool {
-        let fallbacks = self.nodes.iter().filter_map(|node| node.fallback.as_ref()?.params.as_ref());
+        let fallbacks = self.nodes.iter().filter_map(|node| node.fallback.as_deref());
+        let extensions = fallbacks.clone().flat_map(NodeFields::values);
+        let fallbacks = fallbacks.filter_map(|fields| fields.params.as_ref());
+        let undos = self.nodes.iter().filter_map(|node| node.undo.as_deref());
         let params = self.nodes.iter().map(|node| &*node.params).chain(fallbacks);
+        let params = params.chain(undos.clone().map(|undo| &*undo.params));
         let rules = self.nodes.iter().flat_map(|node| &node.contract).chain(&self.contract);
+        let rules = rules.chain(undos.flat_map(|undo| &undo.contract));
         let specs = rules.filter_map(|rule| rule.spec.as_deref());
-        params.flat_map(|params| params.values()).chain(specs).all(has_canonical_numbers)
+        let guards = self.nodes.iter().flat_map(|node| &node.when).filter_map(|guard| guard.value.as_ref());
+        let values = params.flat_map(|params| params.values()).chain(specs).chain(guards);
+        values.chain(extensions).all(has_canonical_numbers)
     }
 
     /// Replaces every number by the number that its canonical text parses to, so the plan equals a plan read
@@ -87,11 +94,23 @@ impl Plan {
         for node in &mut self.nodes {
             let fallback = node.fallback.iter_mut().filter_map(|fields| fields.params.as_mut());
             fallback.flat_map(|params| params.values_mut()).for_each(canonicalize_numbers);
+            let fallback = node.fallback.iter_mut();
+            fallback.flat_map(|fields| fields.values_mut()).for_each(canonicalize_numbers);
+            let guards = node.when.iter_mut().filter_map(|guard| guard.value.as_mut());
+            guards.for_each(canonicalize_numbers);
+            if let Some(undo) = &mut node.undo
+                && !has_canonical_numbers(undo.params.as_value())
+            {
+                undo.params.make_mut().values_mut().for_each(canonicalize_numbers);
+            }
             if !has_canonical_numbers(node.params.as_value()) {
                 node.params.make_mut().values_mut().for_each(canonicalize_numbers);
             }
         }
-        let of_nodes = self.nodes.iter_mut().flat_map(|node| &mut node.contract);
+        let of_nodes = self.nodes.iter_mut().flat_map(|node| {
+            let undo = node.undo.iter_mut().flat_map(|undo| &mut undo.contract);
+            node.contract.iter_mut().chain(undo)
+        });
         for spec in of_nodes.chain(&mut self.contract).filter_map(|rule| rule.spec.as_mut()) {
             if !has_canonical_numbers(spec) {
                 canonicalize_numbers(Arc::make_mut(spec));
@@ -167,6 +186,50 @@ pub struct Node {
     /// Patch applied once retries cannot help.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fallback: Option<Box<NodeFields>>,
+    /// Guards; all must hold, or the node is skipped.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub when: Vec<Guard>,
+    /// The list of a node that becomes one child per element.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub for_each: Option<Box<ForEach>>,
+    /// Longest wait for an answer from outside, in ticks, for nodes of kind wait.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub deadline: Option<Ticks>,
+    /// The action that undoes the node's effect.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub undo: Option<Box<Undo>>,
+    /// Origin of a node that the engine made; `None` for a node that was written.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub made: Option<Box<Made>>,
+}
+
+/// Origin of a node that the engine made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Made {
+    /// A child for an element of a list.
+    Child {
+        /// The collector.
+        of: NodeId,
+        /// The parameter with the element.
+        element: String,
+    },
+    /// The collector of children.
+    Collector {
+        /// The nodes whose results it collects, in the order of the list.
+        items: Vec<NodeId>,
+        /// Most children by the plan: their names stay reserved.
+        max: u64,
+    },
+    /// A node that undoes the effect of another.
+    Undo {
+        /// The other node.
+        of: NodeId,
+        /// Number of the undo, from 1.
+        round: u32,
+        /// Place in the round, from 0.
+        turn: u32,
+    },
 }
 
 /// Skips default values in the journal, since the first record of every run holds the plan. Fields completed
@@ -222,6 +285,48 @@ impl Node {
         }
     }
 
+    /// The parameter that holds the element: of a node that expands, and of its children.
+    pub fn element(&self) -> Option<&str> {
+        match (self.made.as_deref(), &self.for_each) {
+            (Some(Made::Child { element, .. }), _) => Some(element),
+            (_, Some(list)) => Some(&list.parameter),
+            _ => None,
+        }
+    }
+
+    /// The name under which the prompt of a model reads the element. An element that is the prompt itself has none.
+    pub fn element_in_prompt(&self) -> Option<&str> {
+        self.element().filter(|name| self.kind == Kind::Model && !["prompt", "messages"].contains(name))
+    }
+
+    /// Names of the parameters that come from results.
+    pub(super) fn referred(&self) -> impl Iterator<Item = &str> {
+        let list = self.for_each.iter().map(|list| list.parameter.as_str());
+        let prompted = self.element_in_prompt();
+        self.param_refs.keys().map(String::as_str).chain(list).filter(move |&name| Some(name) != prompted)
+    }
+
+    /// The collector of a child.
+    pub fn parent(&self) -> Option<&NodeId> {
+        match self.made.as_deref() {
+            Some(Made::Child { of, .. }) => Some(of),
+            _ => None,
+        }
+    }
+
+    /// The nodes whose results a collector collects, in the order of the list.
+    pub fn items(&self) -> Option<&[NodeId]> {
+        match self.made.as_deref() {
+            Some(Made::Collector { items, .. }) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the node undoes the effect of another.
+    pub fn is_undo(&self) -> bool {
+        matches!(self.made.as_deref(), Some(Made::Undo { .. }))
+    }
+
     /// Returns whether the node steers the run (reflection, observer, micro-planner, interjection, aggregator).
     pub fn is_control(&self) -> bool {
         self.kind.is_control()
@@ -243,11 +348,13 @@ pub enum Kind {
     HumanApproval,
     SubAgent,
     Earlier,
+    Wait,
+    Collector,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Tool,
         Kind::Model,
         Kind::Reflection,
@@ -258,6 +365,8 @@ impl Kind {
         Kind::HumanApproval,
         Kind::SubAgent,
         Kind::Earlier,
+        Kind::Wait,
+        Kind::Collector,
     ];
 
     /// The word used in plan files.
@@ -273,6 +382,8 @@ impl Kind {
             Kind::HumanApproval => "human_approval",
             Kind::SubAgent => "sub_agent",
             Kind::Earlier => "earlier",
+            Kind::Wait => "wait",
+            Kind::Collector => "collector",
         }
     }
 
@@ -280,7 +391,13 @@ impl Kind {
     pub fn may_call_model(self) -> bool {
         match self {
             Kind::Model | Kind::Reflection | Kind::Observer | Kind::Interjection | Kind::Aggregator => true,
-            Kind::Tool | Kind::MicroPlanner | Kind::HumanApproval | Kind::SubAgent | Kind::Earlier => false,
+            Kind::Tool
+            | Kind::MicroPlanner
+            | Kind::HumanApproval
+            | Kind::SubAgent
+            | Kind::Earlier
+            | Kind::Wait
+            | Kind::Collector => false,
         }
     }
 
@@ -292,7 +409,13 @@ impl Kind {
             | Kind::MicroPlanner
             | Kind::Interjection
             | Kind::Aggregator => true,
-            Kind::Tool | Kind::Model | Kind::HumanApproval | Kind::SubAgent | Kind::Earlier => false,
+            Kind::Tool
+            | Kind::Model
+            | Kind::HumanApproval
+            | Kind::SubAgent
+            | Kind::Earlier
+            | Kind::Wait
+            | Kind::Collector => false,
         }
     }
 }
@@ -442,6 +565,28 @@ pub enum InDoubt {
     Fail,
 }
 
+/// What follows when a run fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// Effects stay.
+    #[default]
+    Keep,
+    /// Executed effects are undone.
+    Undo,
+}
+
+/// Early answers that a wait keeps, if the policy does not say.
+pub const KEPT_ANSWERS_MAX: u32 = 16;
+
+fn kept_answers_max() -> u32 {
+    KEPT_ANSWERS_MAX
+}
+
+fn is_kept_answers_max(most: &u32) -> bool {
+    *most == KEPT_ANSWERS_MAX
+}
+
 /// Limits and choices of a run, all filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -476,6 +621,12 @@ pub struct Policy {
     /// Limits of the calls of models of a run that no other run opened.
     #[serde(default, skip_serializing_if = "is_default")]
     pub calls: CallLimits,
+    /// What follows when the run fails.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_failure: OnFailure,
+    /// Early answers that a wait keeps.
+    #[serde(default = "kept_answers_max", skip_serializing_if = "is_kept_answers_max")]
+    pub max_kept: u32,
 }
 
 impl Policy {
@@ -494,6 +645,8 @@ impl Policy {
         domain: None,
         recovery: BTreeMap::new(),
         calls: CallLimits::NONE,
+        on_failure: OnFailure::Keep,
+        max_kept: KEPT_ANSWERS_MAX,
     };
 
     /// Defaults of real runs, in milliseconds; `slots` is twice the cores of the machine.
@@ -512,6 +665,8 @@ impl Policy {
             domain: None,
             recovery: BTreeMap::new(),
             calls: CallLimits::NONE,
+            on_failure: OnFailure::Keep,
+            max_kept: KEPT_ANSWERS_MAX,
         }
     }
 }

@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::contract_rules::{PatternBudget, normalise_rules};
@@ -19,8 +20,8 @@ use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
 use super::node_index::NodeIndex;
 use super::pointer::{Origin, Pointer};
 use super::{
-    Dep, Idempotency, Join, Kind, MODEL_DEFAULT, Method, Node, On, ParamRef, Plan, Policy, Rule,
-    SUB_AGENT_TOOL, Settings, TEST_TOOL, ToolDefaults, model_tool, policy_floor,
+    Dep, Idempotency, Join, Kind, MODEL_DEFAULT, Method, Node, On, OnFailure, ParamRef, Plan, Policy, Rule,
+    SUB_AGENT_TOOL, Settings, TEST_TOOL, ToolDefaults, for_each, guard, model_tool, policy_floor, undo,
 };
 use crate::contract;
 use crate::gate::CallClass;
@@ -77,7 +78,14 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> UncheckedPlan {
     let contract =
         normalise_rules(Diagnostic::PLAN, draft.contract.unwrap_or_default(), specs, &place, &mut faults);
     let mut policy = settings.policy.clone();
-    draft.policy.unwrap_or_default().overlay(&mut policy, settings);
+    let written = draft.policy.unwrap_or_default();
+    if let Some(unknown) = settings.overrides.unknown_on_failure(&written) {
+        let (detail, help) =
+            (format!("policy.on_failure is {unknown}"), "set on_failure: keep, or on_failure: undo");
+        let place = root.key("policy").key("on_failure");
+        faults.push(Diagnostic::new(DiagnosticCode::V32, Diagnostic::PLAN, detail, help).at(&place));
+    }
+    written.overlay(&mut policy, settings);
     settings.overrides.overlay(&mut policy, settings);
     let plan = Plan {
         id: draft.id,
@@ -155,6 +163,17 @@ impl NodeDraft {
             approval: draft.approval.unwrap_or_default(),
             human_timeout: draft.human_timeout.map(|span| span.ticks(settings.ticks_per_second)),
             fallback: draft.fallback,
+            when: draft
+                .when
+                .map_or_else(Vec::new, |when| guard::read(&draft.id, &when, &|| place().key("when"), faults)),
+            for_each: draft
+                .for_each
+                .and_then(|list| for_each::read(&draft.id, &list, &|| place().key("for_each"), faults)),
+            deadline: draft.deadline.map(|span| span.ticks(settings.ticks_per_second)),
+            undo: draft.undo.and_then(|written| {
+                undo::read(&draft.id, &written, settings, room, &|| place().key("undo"), faults)
+            }),
+            made: None,
             id: draft.id,
         };
         if settings.real_run {
@@ -216,10 +235,12 @@ impl NodeDraft {
                     Some(Arc::new(params.get("schema").cloned().unwrap_or_else(text_schema)))
                 }
                 Kind::HumanApproval => Some(Arc::new(json!({"type": "null"}))),
+                Kind::Wait => Some(Arc::new(json!({}))),
                 Kind::Reflection
                 | Kind::Observer
                 | Kind::MicroPlanner
                 | Kind::Interjection
+                | Kind::Collector
                 | Kind::Earlier => None,
             };
             self.contract = result
@@ -249,13 +270,15 @@ pub(super) fn tests_class(
 
 /// Adds the edges that references need and, if the node has edges, a join. Idempotent.
 pub(super) fn connect(node: &mut Node, strict: bool) {
-    if !strict && node.join != Some(Join::AnyOf) && !node.param_refs.is_empty() {
+    let refers = !node.param_refs.is_empty() || !node.when.is_empty() || node.for_each.is_some();
+    if !strict && node.join != Some(Join::AnyOf) && refers {
         let mut named: BTreeSet<&NodeId> = node.deps.iter().map(|dep| &dep.n).collect();
-        let missing: Vec<Dep> = node
-            .param_refs
-            .values()
-            .filter(|reference| reference.from.as_str() != ParamRef::WINNER && named.insert(&reference.from))
-            .map(|reference| Dep { n: reference.from.clone(), on: On::Success })
+        let guards = node.when.iter().map(|guard| &guard.from);
+        let sources = node.param_refs.values().map(|reference| &reference.from).chain(guards);
+        let missing: Vec<Dep> = sources
+            .chain(node.for_each.iter().map(|list| &list.from))
+            .filter(|&from| from.as_str() != ParamRef::WINNER && named.insert(from))
+            .map(|from| Dep { n: from.clone(), on: On::Success })
             .collect();
         node.deps.extend(missing);
     }
@@ -276,7 +299,17 @@ fn exits(nodes: &[Node], index: &NodeIndex) -> Vec<NodeId> {
     exits
 }
 
+fn read_on_failure(said: &Value) -> Option<OnFailure> {
+    OnFailure::deserialize(said).ok()
+}
+
 impl PolicyDraft {
+    /// The `on_failure` that counts, of these overrides and the plan's policy, if it is none.
+    fn unknown_on_failure<'a>(&'a self, plan: &'a PolicyDraft) -> Option<&'a Value> {
+        let said = self.on_failure.as_ref().or(plan.on_failure.as_ref());
+        said.filter(|said| read_on_failure(said).is_none())
+    }
+
     /// Overlays the present fields on `policy`.
     pub fn overlay(&self, policy: &mut Policy, settings: &Settings<'_>) {
         let PolicyDraft {
@@ -294,6 +327,8 @@ impl PolicyDraft {
             recovery,
             usd,
             tokens,
+            on_failure,
+            max_kept,
         } = self;
         let put = |field: &mut u32, said: &Option<u32>| *field = said.unwrap_or(*field);
         put(&mut policy.slots, slots);
@@ -301,6 +336,9 @@ impl PolicyDraft {
         put(&mut policy.max_versions, max_versions);
         put(&mut policy.max_nodes, max_nodes);
         put(&mut policy.max_depth, max_depth);
+        put(&mut policy.max_kept, max_kept);
+        policy.on_failure =
+            on_failure.as_ref().map_or(policy.on_failure, |said| read_on_failure(said).unwrap_or_default());
         policy.max_attempts = max_attempts.unwrap_or(policy.max_attempts);
         policy.backoff_base =
             backoff_base.map_or(policy.backoff_base, |span| span.ticks(settings.ticks_per_second));

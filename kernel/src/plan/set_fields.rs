@@ -5,7 +5,7 @@ use super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::draft::NodeFields;
 use super::normalise::tests_class;
 use super::pointer::Pointer;
-use super::{Method, Node, Rule, Settings, model_tool};
+use super::{Method, Node, Rule, Settings, for_each, guard, model_tool, undo};
 use crate::id::NodeId;
 use crate::json::Object;
 
@@ -51,6 +51,7 @@ pub(super) fn set(
     put(&mut node.patches, &fields.patches);
     put(&mut node.approval, &fields.approval);
     put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
+    set_extensions(node, fields, settings, room, faults);
     if let Some(contract) = &fields.contract {
         let (drafts, nowhere) = (contract.clone().unwrap_or_default(), Pointer::default);
         node.contract =
@@ -64,6 +65,30 @@ pub(super) fn set(
         if fields.contract.is_some() {
             node.tests = tests_class(&node.contract, fields.idem, settings);
         }
+    }
+}
+
+/// Guards, list, deadline and undo. `null` removes one.
+fn set_extensions(
+    node: &mut Node,
+    fields: &NodeFields,
+    settings: &Settings<'_>,
+    room: &mut PatternBudget,
+    faults: &mut Vec<Diagnostic>,
+) {
+    let nowhere = Pointer::default;
+    if let Some(when) = &fields.when {
+        node.when = if when.is_null() { Vec::new() } else { guard::read(&node.id, when, &nowhere, faults) };
+    }
+    if let Some(list) = &fields.for_each {
+        node.for_each = if list.is_null() { None } else { for_each::read(&node.id, list, &nowhere, faults) };
+    }
+    if let Some(span) = fields.deadline {
+        node.deadline = span.map(|span| span.ticks(settings.ticks_per_second));
+    }
+    if let Some(undo) = &fields.undo {
+        node.undo =
+            if undo.is_null() { None } else { undo::read(&node.id, undo, settings, room, &nowhere, faults) };
     }
 }
 

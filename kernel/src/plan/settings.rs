@@ -87,7 +87,8 @@ impl<'a> Settings<'a> {
             tools: Some(tools),
             domains: None,
             executes: |kind| {
-                let asked = matches!(kind, Kind::Aggregator | Kind::HumanApproval);
+                let asked =
+                    matches!(kind, Kind::Aggregator | Kind::HumanApproval | Kind::Wait | Kind::Collector);
                 asked || matches!(kind, Kind::Tool | Kind::Model | Kind::SubAgent)
             },
             real_run: true,

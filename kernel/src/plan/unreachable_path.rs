@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Method, Node, Settings};
 
@@ -26,6 +26,9 @@ impl<'a> ResultSchemas<'a> {
         node: &Node,
         path: impl Iterator<Item = &'p str> + Clone,
     ) -> Option<UnreachablePath> {
+        if node.for_each.is_some() || node.items().is_some() {
+            return unreachable_path(&COLLECTED, path);
+        }
         let rules = node.contract.iter().filter(|rule| rule.method == Method::Schema);
         let of_tool = node.tool.as_deref().and_then(|tool| self.of_tool(tool));
         let mut schemas = rules.filter_map(|rule| rule.spec.as_deref()).chain(of_tool.as_deref());
@@ -67,6 +70,18 @@ impl UnreachablePath {
         }
     }
 }
+
+/// Schema of the result of a collector.
+static COLLECTED: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "type": "object",
+        "properties": {
+            "items": {"type": "array"},
+            "missing": {"type": "array", "items": {"type": "integer"}},
+        },
+        "additionalProperties": false,
+    })
+});
 
 /// Keywords that constrain parts beside `properties` and `items`. A schema with any of them is treated as
 /// open.

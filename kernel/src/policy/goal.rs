@@ -179,7 +179,13 @@ impl Goal {
                     call.became_patch = true;
                 }
             }
-            ChangeCause::Mode(_) | ChangeCause::Operator | ChangeCause::Interject | ChangeCause::Replan => {}
+            ChangeCause::Mode(_)
+            | ChangeCause::Operator
+            | ChangeCause::Interject
+            | ChangeCause::Replan
+            | ChangeCause::Expand(_)
+            | ChangeCause::UndoPolicy
+            | ChangeCause::UndoOperator => {}
         }
         for node in version.added {
             self.added_by.insert(node.clone(), version.cause.clone());
@@ -199,7 +205,13 @@ impl Goal {
         match cause {
             ChangeCause::Node(node) => drop(self.refused.insert(node.clone())),
             ChangeCause::Mode(role) => drop(self.refused_families.insert(*role)),
-            ChangeCause::Patch(_) | ChangeCause::Operator | ChangeCause::Interject | ChangeCause::Replan => {}
+            ChangeCause::Patch(_)
+            | ChangeCause::Operator
+            | ChangeCause::Interject
+            | ChangeCause::Replan
+            | ChangeCause::Expand(_)
+            | ChangeCause::UndoPolicy
+            | ChangeCause::UndoOperator => {}
         }
     }
 

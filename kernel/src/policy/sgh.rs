@@ -38,7 +38,7 @@ pub(super) fn replan(view: View<'_>) -> Option<Delta> {
         .filter(|(node, instance)| instance.state() == NodeState::Failed && !view.is_earlier(&node.id));
     let is_due = !view.nodes().any(|(_, instance)| moves(instance.state()))
         && is_recovery_open(view)
-        && !view.run.outputs_executed()
+        && !view.run.outputs_settled()
         && failed.into_iter().any(|(node, _)| is_new(&node.id))
         && view.fits(Role::Planner);
     is_due.then(|| {

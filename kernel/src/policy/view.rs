@@ -164,7 +164,10 @@ impl<'a> View<'a> {
             | ChangeCause::Patch(_)
             | ChangeCause::Operator
             | ChangeCause::Interject
-            | ChangeCause::Replan => None,
+            | ChangeCause::Replan
+            | ChangeCause::Expand(_)
+            | ChangeCause::UndoPolicy
+            | ChangeCause::UndoOperator => None,
         }
     }
 }

@@ -121,7 +121,7 @@ pub fn extend(view: View<'_>) -> Option<Wish> {
         }
         let last = wish(Role::Reflect, last_review(view));
         last.or_else(|| {
-            let is_whole = mode != Mode::Sgh || view.run.outputs_executed();
+            let is_whole = mode != Mode::Sgh || view.run.outputs_settled();
             wish(Role::Answer, is_whole.then(|| answer_node(view)))
         })
     })

@@ -122,6 +122,13 @@ impl Run {
                 }
                 self.conclude();
             }
+            Event::NodeFault { node, failure } => {
+                self.instance_mut(node)?.failure = Some(Box::new(failure.clone()));
+            }
+            Event::WaitAnswered(answer) => {
+                let at = self.find(&answer.node)?;
+                self.apply_wait_answer(at, answer);
+            }
             Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
             | Event::RunOpened(_)
             | Event::TimerFired { kind: TimerKind::Backoff | TimerKind::Sleep, .. }
@@ -205,6 +212,12 @@ impl Run {
         let node = &self.plan.nodes[index];
         self.tally.count(result, node.timeout, !node.contract.is_empty());
         let instance = &mut self.instances[index];
+        instance.was_sent |= match &result.outcome {
+            Outcome::Ok(_) => true,
+            Outcome::Failed(failure) => {
+                !matches!(failure.category, FailureCategory::ParamMissing | FailureCategory::GateDenied)
+            }
+        };
         match &result.outcome {
             Outcome::Ok(output) => instance.output = Some(output.clone()),
             Outcome::Failed(failure) => {
@@ -227,7 +240,7 @@ impl Run {
                 }
             }
             // What was approved before the attempt stays approved.
-            HumanRequestKind::InDoubt | HumanRequestKind::Budget => {}
+            HumanRequestKind::InDoubt | HumanRequestKind::Budget | HumanRequestKind::Wait => {}
         }
         if let NodeStatus::WaitingHuman { deadline, .. } = &mut instance.status {
             *deadline = request.deadline;
@@ -307,11 +320,18 @@ impl Run {
     /// Makes the next plan version. Nodes of both versions keep their instance, but an approval of a node that has changed is
     /// void: the person approved something else.
     fn apply_change(&mut self, revision: &Revision, cause: &ChangeCause, at: Ticks) {
+        if matches!(cause, ChangeCause::UndoPolicy | ChangeCause::UndoOperator) {
+            self.undo.outcome = Some(self.outcome());
+            self.undo.rounds += 1;
+            self.undo.is_asked = true;
+            self.undo.is_by_operator |= *cause == ChangeCause::UndoOperator;
+        }
         let merged = plan::apply_change(&self.plan, revision);
         let old = std::mem::replace(&mut self.plan, Arc::new(merged.plan));
         // Both versions list their nodes in ascending order of ids.
         let mut kept = std::mem::take(&mut self.instances).into_iter().zip(&old.nodes).peekable();
         let mut added = Vec::new();
+        self.added.clear();
         for node in &self.plan.nodes {
             let instance = match kept.next_if(|(_, before)| before.id == node.id) {
                 Some((mut instance, before)) => {
@@ -321,6 +341,7 @@ impl Run {
                 None => {
                     self.counts.live += 1;
                     added.push(node.id.clone());
+                    self.added.push(self.instances.len());
                     if *cause == ChangeCause::Interject {
                         self.holds.push(node.id.clone());
                     }
@@ -352,7 +373,8 @@ impl Run {
         }
         match step {
             PlanRefusal::Delta { cause: ChangeCause::Replan, .. } => self.end_replan(),
-            PlanRefusal::Delta { .. } | PlanRefusal::Contract => {}
+            PlanRefusal::Delta { .. } | PlanRefusal::Contract | PlanRefusal::UndoLive => {}
+            PlanRefusal::UndoNothing => self.undo.is_asked = true,
             PlanRefusal::Replan => {
                 self.end_replan();
                 self.close_recovery();

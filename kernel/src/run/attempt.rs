@@ -58,6 +58,7 @@ impl Decision<'_, '_, '_> {
     pub(super) fn executed(&mut self, at: usize) {
         let directive = self.run.instances[at].output.as_ref().and_then(|output| output.directive.clone());
         self.transit(at, NodeState::Executed, TransitionReason::Ok);
+        let directive = directive.filter(|_| !self.run.plan.nodes[at].is_undo());
         let Some(Directive { conclude, delta }) = directive.map(|directive| *directive) else { return };
         if conclude {
             self.stop_for_conclusion(at);

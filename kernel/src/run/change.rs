@@ -7,7 +7,9 @@ use super::planner::Patch;
 use crate::event::{ChangeCause, Event, PlanRefusal, PlanVersion};
 use crate::id::NodeId;
 use crate::json::{self, Json};
-use crate::plan::{self, Change, Delta, Diagnostic, DiagnosticCode, NodeProgress, Plan, Settings};
+use crate::plan::{
+    self, Change, Delta, Diagnostic, DiagnosticCode, MergedPlan, NodeProgress, Plan, Settings,
+};
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 /// Limits of versions, nodes and path lengths that a change has to keep.
@@ -19,6 +21,9 @@ pub(super) enum Limits {
     Whole,
 }
 
+/// Progress of each node of the present version.
+type Progress<'a> = &'a dyn Fn(&NodeId) -> NodeProgress;
+
 impl Run {
     /// Validates a change. Returns the journaled revision and the cancelled nodes.
     pub(super) fn judge(
@@ -27,15 +32,27 @@ impl Run {
         settings: &Settings<'_>,
         limits: Limits,
     ) -> Result<(Json, Vec<NodeId>), Vec<Diagnostic>> {
+        self.judge_with(settings, limits, |plan, progress, closed, settings| {
+            plan::merge(plan, change, progress, closed, settings)
+        })
+    }
+
+    /// The same for a change that `merge` makes.
+    pub(super) fn judge_with(
+        &self,
+        settings: &Settings<'_>,
+        limits: Limits,
+        merge: impl FnOnce(&Plan, Progress<'_>, bool, &Settings<'_>) -> Result<MergedPlan, Vec<Diagnostic>>,
+    ) -> Result<(Json, Vec<NodeId>), Vec<Diagnostic>> {
         let status = |node: &NodeId| match self.instance(node).map(|instance| instance.state()) {
             Some(NodeState::Pending | NodeState::Blocked) | None => NodeProgress::NotStarted,
             Some(state) if state.is_terminal() => NodeProgress::Terminal,
             Some(_) => NodeProgress::Started,
         };
-        let closed = self.cancelled || self.concluded;
+        let closed = self.cancelled || self.concluded || self.undo.rounds > 0;
         let narrowed = (limits == Limits::Reserved && self.reserve() > 0).then(|| self.plan_within_reserve());
         let plan = narrowed.as_ref().unwrap_or(&self.plan);
-        let merged = plan::merge(plan, change, &status, closed, settings)?;
+        let merged = merge(plan, &status, closed, settings)?;
         let revision =
             serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
         let revision = json::canonical(&revision).map_err(|error| {
@@ -80,12 +97,12 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    fn accept(&mut self, cause: ChangeCause, revision: Json) {
+    pub(super) fn accept(&mut self, cause: ChangeCause, revision: Json) {
         let version = self.run.plan.version + 1;
         self.emit(Event::PlanVersion(PlanVersion { version, cause, revision }));
     }
 
-    fn refuse(&mut self, cause: ChangeCause, faults: &[Diagnostic]) {
+    pub(super) fn refuse(&mut self, cause: ChangeCause, faults: &[Diagnostic]) {
         let mut codes: Vec<String> = faults.iter().map(|fault| fault.code.to_string()).collect();
         codes.sort();
         codes.dedup();

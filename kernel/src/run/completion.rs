@@ -1,18 +1,21 @@
 //! The end of a run. A run is quiescent once no node runs, waits or is ready, and no planner is writing. The first rule to
 //! apply to a quiescent run decides:
 //!
-//! 1. An output is missing, a node failed since the last replan, and budgets allow one: ask the planner for a new version.
-//! 2. Every output is executed and the plan has a contract without a check for this version: check the contract.
-//! 3. Nodes are still blocked: no replan will come, so recovery closes and propagation cancels the blocked nodes.
-//! 4. Otherwise the run is done.
+//! An output that a guard ruled out is absent: it is not missing, and no part of what the contract sees.
 //!
-//! Each of the first three makes progress towards the fourth, because replans and versions are bounded.
+//! 1. An output is missing, a node failed since the last replan, and budgets allow one: ask the planner for a new version.
+//! 2. Every output is executed or absent and the plan has a contract without a check for this version: check the contract.
+//! 3. Nodes are still blocked: no replan will come, so recovery closes and propagation cancels the blocked nodes.
+//! 4. The run failed, its policy is to undo, and nobody has asked for an undo: undo what is executed.
+//! 5. Otherwise the run is done.
+//!
+//! Each of the first four makes progress towards the fifth, because replans and versions are bounded, and the policy undoes once.
 
 use super::Run;
 use super::decision::{Decision, DecisionContext};
 use super::node_status::NodeStatus;
 use super::planner::PlannerAnswer;
-use crate::event::{Event, PlanRefusal};
+use crate::event::{ChangeCause, Event, PlanRefusal};
 use crate::id::NodeId;
 
 /// Stands for the plan as a whole in records that name a node.
@@ -36,6 +39,7 @@ impl Run {
         counts.running + counts.sleeping + counts.waiting + counts.retryable == 0
             && self.ready.is_empty()
             && !self.replan.is_pending
+            && !self.has_unread()
     }
 
     /// Checks a run for its end, after propagation and dispatch, and decides the last resorts: a replan, the contract check,
@@ -63,7 +67,7 @@ impl Decision<'_, '_, '_> {
         if !self.run.is_quiescent() {
             return Completion::InProgress;
         }
-        let outputs = self.run.outputs_executed();
+        let outputs = self.run.outputs_settled();
         let version = self.run.plan.version;
         let asks_planner = self.run.goal.is_none() && self.run.recovery_open(self.cx.now);
         if asks_planner && !outputs && self.run.has_unasked_failure() {
@@ -72,6 +76,7 @@ impl Decision<'_, '_, '_> {
         } else if !self.run.plan.contract.is_empty()
             && outputs
             && !self.run.cancelled
+            && self.run.undo.rounds == 0
             && self.run.contract.is_none_or(|(judged, _)| judged != version)
         {
             Completion::JudgeContract
@@ -79,6 +84,9 @@ impl Decision<'_, '_, '_> {
             let node = NodeId::from(PLAN);
             let reason = "no new plan version can come".to_owned();
             self.emit(Event::RecoveryExhausted { node, level: 3, reason });
+            Completion::InProgress
+        } else if self.run.owes_undo() {
+            self.undo(ChangeCause::UndoPolicy);
             Completion::InProgress
         } else {
             Completion::Done

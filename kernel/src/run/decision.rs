@@ -48,6 +48,19 @@ impl Run {
     }
 }
 
+impl Run {
+    /// The first half of [`Run::decide`]: the consequences of `input` without propagation, as if the process died in between.
+    pub fn decide_without_propagation(
+        &mut self,
+        cx: &mut DecisionContext<'_>,
+        input: RunInput,
+    ) -> Vec<Event> {
+        let mut decision = Decision::new(self, cx);
+        decision.handle(input);
+        decision.events
+    }
+}
+
 impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
     pub(super) fn new(run: &'r mut Run, cx: &'c mut DecisionContext<'p>) -> Decision<'r, 'c, 'p> {
         Decision { run, cx, events: Vec::new() }
@@ -73,6 +86,9 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
             RunInput::Resolved { node, how, by } => self.resolved(&node, how, by),
             RunInput::AttemptLost(node) => self.attempt_lost(&node),
             RunInput::WorkChanged { node, what } => self.work_changed(&node, what),
+            RunInput::ResultsRead(results) => self.run.results_read(results),
+            RunInput::WaitAnswer(answer) => self.wait_answer(*answer),
+            RunInput::KeptAnswer { node, holds } => self.kept_answer(&node, holds),
         }
     }
 

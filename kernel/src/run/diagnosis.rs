@@ -136,6 +136,9 @@ fn guess(category: FailureCategory) -> (&'static str, u8) {
         FailureCategory::ParamMissing => ("an input is missing", 40),
         FailureCategory::GateDenied => ("the policy denies the call", 20),
         FailureCategory::InDoubt => ("the outcome is unknown", 50),
+        FailureCategory::GuardError => ("a guard asks for something that the result does not have", 40),
+        FailureCategory::ExpandError => ("the list cannot be expanded", 40),
+        FailureCategory::Deadline => ("the event did not come", 40),
     }
 }
 
@@ -268,7 +271,7 @@ impl Run {
         let mut scores = self.diagnoses.scores.clone();
         let is_over = self.counts.live == 0 && !self.replan.is_pending;
         let replans = self.diagnoses.open.values().filter(|open| is_over && open.is_tried && open.level == 3);
-        let mended = self.outputs_executed();
+        let mended = self.outputs_settled();
         replans.for_each(|open| scores.entry(open.category).or_default().settle(open.confidence, mended));
         scores
     }

@@ -10,6 +10,8 @@ pub(super) struct DirtySet {
     now: BitSet,
     next: BitSet,
     passed: Option<usize>,
+    /// Nodes that take part from the next pass on.
+    held: BitSet,
     /// Nodes taken since the last change of the plan.
     #[cfg(test)]
     pub(super) looks: usize,
@@ -17,7 +19,7 @@ pub(super) struct DirtySet {
 
 impl DirtySet {
     pub(super) fn mark(&mut self, at: usize) {
-        if self.passed.is_none_or(|passed| at > passed) {
+        if self.passed.is_none_or(|passed| at > passed) && !self.held.contains(at) {
             self.now.insert(at);
         } else {
             self.next.insert(at);
@@ -33,6 +35,7 @@ impl DirtySet {
         if self.now.count == 0 {
             std::mem::swap(&mut self.now, &mut self.next);
             self.passed = None;
+            self.held = BitSet::default();
         }
         let at = self.now.take_from(self.passed.map_or(0, |passed| passed + 1))?;
         self.passed = Some(at);
@@ -41,6 +44,15 @@ impl DirtySet {
             self.looks += 1;
         }
         Some(at)
+    }
+
+    /// Goes on with a pass behind the node `passed`, after the indices changed: all other nodes are looked at in this pass or the
+    /// next, those of `added` in the next.
+    pub(super) fn resume(&mut self, passed: usize, nodes: usize, added: &[usize]) {
+        self.clear();
+        self.passed = Some(passed);
+        added.iter().for_each(|&at| self.held.insert(at));
+        self.mark_all(nodes);
     }
 
     /// Empties the set before the indices change.
@@ -63,6 +75,10 @@ impl BitSet {
         }
         self.count += usize::from(self.words[word] & bit == 0);
         self.words[word] |= bit;
+    }
+
+    fn contains(&self, at: usize) -> bool {
+        self.count > 0 && self.words.get(at / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
     }
 
     /// Removes the first index from `from` on.

@@ -1,11 +1,17 @@
 //! Dispatch: starts attempts of ready nodes in the order of (level, id) while slots are free. Asking a person takes no slot.
 
+use std::sync::Arc;
+
+use serde_json::Value;
+
 use super::Run;
 use super::decision::{Decision, DecisionContext};
+use super::inputs::resolve;
 use super::node_status::NodeStatus;
 use crate::agent::OVERSIGHT_WAIT;
 use crate::event::{Event, HumanRequest, HumanRequestKind, Timer, TimerKind};
 use crate::id::{Digest, NodeId, Ticks};
+use crate::json::Json;
 use crate::plan::Kind;
 use crate::run::{NodeState, TransitionReason};
 
@@ -129,11 +135,33 @@ impl Run {
         for (_, at) in decision.run.ready.clone() {
             if decision.run.needs_approval(at) {
                 decision.ask(at, TransitionReason::ApproveBefore, HumanRequestKind::Before, None);
-            } else if decision.run.free_slots() > 0 {
+            } else if decision.run.plan.nodes[at].kind == Kind::Wait {
+                decision.start_wait(at, decision.run.inputs_resolve(at));
+            } else if decision.run.plan.nodes[at].kind == Kind::Collector || decision.run.free_slots() > 0 {
                 decision.start(at, None);
             }
         }
         decision.events
+    }
+
+    /// Starts a wait: no slot, no call. `resolves`: its references lead somewhere; otherwise the caller ends the attempt.
+    pub fn start_wait(&mut self, cx: &mut DecisionContext<'_>, node: &NodeId, resolves: bool) -> Vec<Event> {
+        let mut decision = Decision::new(self, cx);
+        if let Some(at) = decision.run.position(node)
+            && decision.run.instances[at].status == NodeStatus::Ready
+        {
+            decision.start_wait(at, resolves);
+        }
+        decision.events
+    }
+
+    /// True if the references of a node resolve, by the results that records hold.
+    fn inputs_resolve(&self, at: usize) -> bool {
+        let value = |node: &NodeId| {
+            let inline = self.instance(node).and_then(|instance| instance.result()?.inline.as_ref());
+            Arc::new(inline.map_or(Value::Null, Json::value))
+        };
+        resolve(self, &self.plan.nodes[at], &value).is_ok()
     }
 
     fn needs_approval(&self, at: usize) -> bool {
@@ -147,6 +175,13 @@ impl Decision<'_, '_, '_> {
         self.transit(at, NodeState::Running, TransitionReason::Attempt(attempt));
         if self.run.plan.nodes[at].kind == Kind::HumanApproval {
             self.ask(at, TransitionReason::HumanNode, HumanRequestKind::Node, shown);
+        }
+    }
+
+    fn start_wait(&mut self, at: usize, resolves: bool) {
+        self.start(at, None);
+        if resolves {
+            self.ask(at, TransitionReason::Wait, HumanRequestKind::Wait, None);
         }
     }
 
@@ -164,7 +199,9 @@ impl Decision<'_, '_, '_> {
     /// The deadline is the node's human timeout, or [`OVERSIGHT_WAIT`] for a node without one. A question about an attempt in
     /// doubt has no deadline.
     fn request(&mut self, at: usize, kind: HumanRequestKind, shown: Option<Digest>) {
-        let wait = self.run.plan.nodes[at].human_timeout.unwrap_or(OVERSIGHT_WAIT);
+        let node = &self.run.plan.nodes[at];
+        let wait = if kind == HumanRequestKind::Wait { node.deadline } else { node.human_timeout };
+        let wait = wait.unwrap_or(OVERSIGHT_WAIT);
         let wait = Some(wait).filter(|_| kind != HumanRequestKind::InDoubt);
         let deadline = wait.map(|wait| self.cx.now.saturating_add(wait));
         self.emit(Event::HumanRequest(HumanRequest { node: self.id(at), kind, deadline, shown }));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Run, RunOutcome};
-use crate::event::{Event, RunOpened};
+use crate::event::{ChangeCause, Event, RunOpened};
 use crate::id::{RunId, Ticks};
 use crate::json::Json;
 use crate::plan::Plan;
@@ -87,6 +87,8 @@ impl RunFold {
         folded.run.apply(&record.event, record.at_ms).map_err(|step| illegal(step.to_string()))?;
         match &record.event {
             Event::RunClosed { outcome } => folded.closed = Some(*outcome),
+            // An operator undoes a closed run: it is open until that has ended.
+            Event::PlanVersion(version) if version.cause == ChangeCause::UndoOperator => folded.closed = None,
             Event::Parked { reason } => folded.parked = Some(reason.clone()),
             Event::RunRecovered { .. } => folded.parked = None,
             Event::OutOfCredit { out } => folded.out_of_credit = *out,

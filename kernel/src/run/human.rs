@@ -71,6 +71,9 @@ pub enum AnswerError {
     /// The attempt is in doubt: a resolution settles it, not an approval.
     #[error("node {0} is in doubt: resolve the attempt instead")]
     InDoubt(NodeId),
+    /// The node waits for an event from outside, not for a yes or no.
+    #[error("node {0} waits for an answer with a value: use `ostler answer`")]
+    Wait(NodeId),
     /// The deadline of the question has passed.
     #[error("node {node}: the time to answer is over; the node is cancelled")]
     TooLate {
@@ -186,7 +189,9 @@ impl Run {
                 return Err(AnswerError::NotAsked { node, state, reason });
             }
         };
-        if ask == HumanRequestKind::InDoubt {
+        if ask == HumanRequestKind::Wait {
+            Err(AnswerError::Wait(node))
+        } else if ask == HumanRequestKind::InDoubt {
             Err(AnswerError::InDoubt(node))
         } else if instance.requests != request {
             Err(AnswerError::AskedAnew { node, request, latest: instance.requests })
@@ -256,8 +261,8 @@ impl Decision<'_, '_, '_> {
         raise: Amounts,
     ) {
         let Some((at, ask)) = self.open_request(node, request) else { return };
-        if ask == HumanRequestKind::InDoubt {
-            return; // only a resolution settles it
+        if matches!(ask, HumanRequestKind::InDoubt | HumanRequestKind::Wait) {
+            return; // only a resolution, or a value, settles it
         }
         self.human_answer(at, approve, false, by, note);
         match (ask, approve) {
@@ -290,6 +295,7 @@ impl Decision<'_, '_, '_> {
         match self.open_request(node, request) {
             None | Some((_, HumanRequestKind::InDoubt)) => {}
             Some((_, HumanRequestKind::Budget)) => self.budget_silence(node),
+            Some((at, HumanRequestKind::Wait)) => self.deadline_passed(at),
             Some((at, HumanRequestKind::Before | HumanRequestKind::After | HumanRequestKind::Node)) => {
                 self.transit(at, NodeState::Cancelled, TransitionReason::HumanTimeout);
             }

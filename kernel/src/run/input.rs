@@ -5,6 +5,7 @@ use crate::id::NodeId;
 use crate::ledger::{Amounts, Shortfall};
 use crate::plan::Delta;
 use crate::run::planner::Patch;
+use crate::run::{OutsideAnswer, ReadResult};
 
 /// An input to [`Run::decide`](super::Run::decide).
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +72,17 @@ pub enum RunInput {
         /// Description of the difference.
         what: String,
     },
+    /// Results that [`Run::unread`](super::Run::unread) named, by node.
+    ResultsRead(Vec<(NodeId, ReadResult)>),
+    /// An answer from outside came for a wait.
+    WaitAnswer(Box<OutsideAnswer>),
+    /// The first kept answer of a node that waits now was judged.
+    KeptAnswer {
+        /// The node.
+        node: NodeId,
+        /// The answer passes the contract.
+        holds: bool,
+    },
 }
 
 /// A person's decision about an attempt in doubt.
@@ -93,6 +105,8 @@ pub enum Operation {
     Cancel(NodeId),
     /// Skip one node.
     Skip(NodeId),
+    /// Undo the executed effects of a run that has ended.
+    Undo,
     /// Change the plan.
     Delta(Box<Delta>),
     /// Add nodes that hold every other node until their end; see [`Run::interjection`](super::Run::interjection). A failed,

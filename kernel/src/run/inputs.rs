@@ -117,7 +117,12 @@ impl Run {
         } else if node.kind != Kind::Model {
             return Ok((AttemptInput::Params(params), refs));
         }
-        let values = self.fates(node, &result);
+        let mut values = self.fates(node, &result);
+        if let Some(element) = node.element_in_prompt()
+            && let Some(value) = params.make_mut().remove(element)
+        {
+            values.insert(element.to_owned(), value);
+        }
         refs.extend(digests(&values)?);
         if !node.calls_model() {
             let template = template.unwrap_or_default();

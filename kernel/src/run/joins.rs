@@ -13,6 +13,8 @@ pub(super) struct JoinCount {
     pub(super) unmet: u32,
     broken_dep: Option<u32>,
     winner: Option<u32>,
+    /// Success sources, or candidates, that a guard ruled out.
+    guarded_out: u32,
 }
 
 impl JoinCount {
@@ -25,9 +27,26 @@ impl JoinCount {
         self.winner.map(|source| source as usize)
     }
 
-    /// Counts that `source`, over an edge of kind `on`, ended in `state`.
-    pub(super) fn commit(&mut self, join: Option<Join>, on: On, source: usize, state: NodeState) {
+    /// True if the node is skipped with what guards ruled out: a success source of an all_of join, or all of the `candidates` of an
+    /// any_of join.
+    pub(super) fn is_guarded_out(&self, join: Option<Join>, candidates: usize) -> bool {
+        match join {
+            Some(Join::AnyOf) => self.guarded_out > 0 && self.guarded_out as usize == candidates,
+            Some(Join::AllOf) | None => self.guarded_out > 0,
+        }
+    }
+
+    /// Counts that `source`, over an edge of kind `on`, ended in `state`, `guarded_out` by its guards or those before it.
+    pub(super) fn commit(
+        &mut self,
+        join: Option<Join>,
+        on: On,
+        source: usize,
+        state: NodeState,
+        guarded_out: bool,
+    ) {
         let executed = state == NodeState::Executed;
+        self.guarded_out += u32::from(guarded_out && on == On::Success);
         match join {
             Some(Join::AnyOf) => {
                 self.unmet -= 1;
@@ -53,7 +72,8 @@ impl JoinCount {
         ended.sort_by_key(|&(source, _)| instances[source].commit_number);
         let mut join = JoinCount { unmet: graph.sources[at].len() as u32, ..JoinCount::default() };
         for (source, on) in ended {
-            join.commit(nodes[at].join, on, source, instances[source].state());
+            let instance = &instances[source];
+            join.commit(nodes[at].join, on, source, instance.state(), instance.is_guarded_out());
         }
         join
     }

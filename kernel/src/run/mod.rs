@@ -11,6 +11,7 @@
 //! | `apply`, `transition` | effect of each record |
 //! | `input`, `decision` | inputs, and one decision: records in the order they take effect |
 //! | `propagate`, `dirty` | steps that nodes make by themselves, and the nodes to look at |
+//! | `entering`, `waiting`, `compensation` | guards and expansion; answers from outside; undo |
 //! | `joins`, `ordered_joins` | state of each join; the next candidate of ordered joins |
 //! | `dispatch`, `attempt`, `human`, `change`, `operator` | consequences of a start, a result, a person's answer, a new plan version, an operator's request |
 //! | `strategy`, `recovery` | recovery strategy of a failure; retry and patch |
@@ -33,6 +34,7 @@ mod approval_request;
 mod attempt;
 mod call_budget;
 mod change;
+mod compensation;
 mod completion;
 mod crash_recovery;
 mod decision;
@@ -40,6 +42,7 @@ mod diagnosis;
 mod dirty;
 mod dispatch;
 mod downstream;
+mod entering;
 mod fold;
 mod goal;
 mod human;
@@ -66,6 +69,7 @@ mod status;
 mod strategy;
 mod transition;
 mod verdicts;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,6 +78,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use abandoned_work::AbandonedWork;
 pub use apply::IllegalStep;
 pub use approval_request::{ApprovalRequest, ApprovalTest};
+pub use compensation::{UndoError, UndoReport, Undone};
 pub use completion::Completion;
 pub use crash_recovery::{CrashRecovery, RECOVERIES_MAX, RecoveryContext};
 pub use decision::DecisionContext;
@@ -82,13 +87,16 @@ pub use diagnosis::{
     RuleDiagnoser,
 };
 pub use downstream::DOWNSTREAM_MAX;
+pub use entering::ReadResult;
 pub use fold::{FoldedRun, ReadPlan, RunFold, RunFoldError};
 pub use human::{AnswerError, ResolutionError};
 pub use input::{Canceller, Operation, Resolution, RunInput};
 pub use inputs::{AttemptInput, InputError, RefDigests, resolve};
 pub use intent::{GENERATION, IntentContext, executable_digest};
 pub use model_usage::ModelUsage;
-pub use node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
+pub use node_status::{
+    KeptAnswer, NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WaitState, WorkIdentity,
+};
 pub use operator::OperationError;
 pub use planner::{Patch, Planner, PlannerAnswer, PlannerRequest};
 pub use rate_waits::{RATE_WAIT_MS_MAX, RATE_WAITS_MAX, RateWaits};
@@ -100,6 +108,7 @@ pub use state::{FailureCategory, NodeState, RunOutcome, TransitionReason};
 pub use static_planner::{FEEDBACK, StaticPlanner};
 pub use status::{RunStatus, StatusFacts, UnknownStatus, WaitReason};
 pub use strategy::RecoveryStrategy;
+pub use waiting::{ANSWER_ID_BYTES_MAX, OutsideAnswer, REFUSED_ANSWERS_RECORDED_MAX};
 
 use crate::evaluation::Tally;
 use crate::event::{ArtifactEdited, ReuseTerms, RunTerms};
@@ -107,8 +116,10 @@ use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Plan};
 use crate::policy::Goal;
 use call_budget::CallBudget;
+use compensation::UndoState;
 use diagnosis::Diagnoses;
 use dirty::DirtySet;
+use entering::Reading;
 use joins::JoinCount;
 use ordered_joins::OrderedJoins;
 use verdicts::Verdicts;
@@ -151,6 +162,12 @@ pub struct Run {
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,
     last_lookup: LastLookup,
+    reading: Reading,
+    undo: UndoState,
+    /// Per collector, by index: its children.
+    children: BTreeMap<usize, Vec<usize>>,
+    /// Nodes that the last version of the plan added, by index.
+    added: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -219,6 +236,10 @@ impl Run {
             edits: BTreeMap::new(),
             goal: None,
             last_lookup: LastLookup::default(),
+            reading: Reading::default(),
+            undo: UndoState::default(),
+            children: BTreeMap::new(),
+            added: Vec::new(),
             plan,
             graph,
         };
@@ -240,6 +261,7 @@ impl Run {
         }
         !self.cancelled
             && !self.concluded
+            && self.undo.rounds == 0
             && !self.replan.is_closed
             && (self.replan.is_pending
                 || (self.replan.asked < self.plan.policy.max_replans
@@ -268,6 +290,14 @@ impl Run {
             .filter(|&at| self.instances[at].status == NodeStatus::Ready)
             .map(|at| (self.graph.level[at], at))
             .collect();
+        self.derive_undo_turns();
+        self.reading.forget_unread();
+        self.children.clear();
+        for (at, node) in self.plan.nodes.iter().enumerate() {
+            if let Some(collector) = node.parent().and_then(|collector| self.graph.position(collector)) {
+                self.children.entry(collector).or_default().push(at);
+            }
+        }
         self.dirty.clear();
         self.dirty.mark_all(self.instances.len());
     }

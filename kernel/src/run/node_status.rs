@@ -63,6 +63,7 @@ impl NodeStatus {
                     TransitionReason::ApproveAfter => HumanRequestKind::After,
                     TransitionReason::InDoubt => HumanRequestKind::InDoubt,
                     TransitionReason::OverBudget => HumanRequestKind::Budget,
+                    TransitionReason::Wait => HumanRequestKind::Wait,
                     _ => HumanRequestKind::Node,
                 };
                 NodeStatus::WaitingHuman { ask, deadline: None }
@@ -181,6 +182,32 @@ pub struct NodeInstance {
     pub commit_number: u64,
     /// A replan was requested after this node failed.
     pub(super) replan_requested: bool,
+    /// An attempt may have reached a tool: it ended otherwise than for a missing parameter or by a denial.
+    pub was_sent: bool,
+    /// Answers from outside, of a wait.
+    pub wait: Option<Box<WaitState>>,
+}
+
+/// Answers from outside to a wait.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WaitState {
+    /// Early answers, in the order of their arrival.
+    pub kept: Vec<KeptAnswer>,
+    /// Id of the accepted answer.
+    pub accepted: Option<String>,
+    /// Number of recorded refusals.
+    pub refused: u32,
+}
+
+/// An answer that came before its node waited.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptAnswer {
+    /// The sender's id of the answer.
+    pub id: Option<String>,
+    /// The value.
+    pub output: Output,
+    /// Who answered; nothing for a stranger.
+    pub by: String,
 }
 
 impl NodeInstance {
@@ -206,6 +233,8 @@ impl NodeInstance {
             shortfall: None,
             commit_number: 0,
             replan_requested: false,
+            was_sent: false,
+            wait: None,
         }
     }
 
@@ -228,6 +257,11 @@ impl NodeInstance {
     /// The state without its data.
     pub fn state(&self) -> NodeState {
         self.status.state()
+    }
+
+    /// True if a guard ruled the node out: its output is absent, not missing.
+    pub fn is_guarded_out(&self) -> bool {
+        self.status == NodeStatus::Skipped && self.reason == Some(TransitionReason::GuardFalse)
     }
 
     /// True if the state is not terminal.

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Run;
 use super::change::Limits;
+use super::compensation::UndoError;
 use super::decision::Decision;
 use super::input::{Canceller, Operation};
 use crate::event::{ChangeCause, Event, OperatorAct};
@@ -29,6 +30,9 @@ pub enum OperationError {
         /// The terminal state.
         state: NodeState,
     },
+    /// The run cannot be undone.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
     /// The change of the plan is invalid.
     #[error("invalid change of the plan: {}", first(.0))]
     Refused(Vec<Diagnostic>),
@@ -53,6 +57,7 @@ impl Run {
     ) -> Result<(), OperationError> {
         self.has_target(operation)?;
         match operation {
+            Operation::Undo => Ok(self.check_undo()?),
             Operation::Delta(delta) | Operation::Interject(delta) => {
                 let change = Change::Delta((**delta).clone());
                 self.judge(&change, settings, Limits::Reserved).map(drop).map_err(OperationError::Refused)
@@ -62,6 +67,9 @@ impl Run {
     }
 
     fn has_target(&self, operation: &Operation) -> Result<(), OperationError> {
+        if *operation == Operation::Undo {
+            return Ok(());
+        }
         if self.counts.live == 0 && !self.replan.is_pending {
             return Err(OperationError::Over);
         }
@@ -72,7 +80,9 @@ impl Run {
                 let (node, state) = (node.clone(), instance.state());
                 if instance.is_live() { Ok(()) } else { Err(OperationError::NodeOver { node, state }) }
             }
-            Operation::CancelPlan(_) | Operation::Delta(_) | Operation::Interject(_) => Ok(()),
+            Operation::CancelPlan(_) | Operation::Delta(_) | Operation::Interject(_) | Operation::Undo => {
+                Ok(())
+            }
         }
     }
 
@@ -120,6 +130,7 @@ impl Decision<'_, '_, '_> {
             return;
         }
         match operation {
+            Operation::Undo => self.undo_by_operator(),
             Operation::CancelPlan(by) => {
                 let (act, reason) = match by {
                     Canceller::Operator => (OperatorAct::CancelPlan, TransitionReason::PlanCancelled),

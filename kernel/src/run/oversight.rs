@@ -46,6 +46,8 @@ impl Decision<'_, '_, '_> {
             | Kind::Interjection
             | Kind::Aggregator
             | Kind::HumanApproval
+            | Kind::Wait
+            | Kind::Collector
             | Kind::Earlier => false,
         };
         let waited =

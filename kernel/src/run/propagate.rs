@@ -25,6 +25,8 @@ use crate::run::{NodeState, TransitionReason};
 
 enum Step {
     Drain,
+    /// The join holds; guards and the list come next.
+    Enter(TransitionReason),
     Move(NodeState, TransitionReason),
 }
 
@@ -35,8 +37,23 @@ impl Decision<'_, '_, '_> {
             match self.run.own_step(at, self.cx.now) {
                 Some(Step::Drain) => self.emit(Event::Draining { node: self.id(at) }),
                 Some(Step::Move(to, reason)) => self.transit(at, to, reason),
+                Some(Step::Enter(reason)) => self.enter_in_pass(at, reason),
                 None => {}
             }
+        }
+        self.run.reading.end();
+    }
+
+    /// The pass goes on behind the node, even if the step made a new version of the plan; what that added takes part from the next
+    /// pass on.
+    fn enter_in_pass(&mut self, at: usize, reason: TransitionReason) {
+        let (id, version) = (self.id(at), self.run.plan.version);
+        self.enter(at, reason);
+        if self.run.plan.version != version
+            && let Some(at) = self.run.position(&id)
+        {
+            let added = std::mem::take(&mut self.run.added);
+            self.run.dirty.resume(at, self.run.instances.len(), &added);
         }
     }
 }
@@ -52,6 +69,14 @@ impl Run {
                 Step::Move(NodeState::Skipped, TransitionReason::SiblingWon)
             });
         }
+        if instance.is_live() && !instance.is_draining() && self.is_left_over(at) && !self.is_demanded(at) {
+            let drains = self.plan.nodes[at].acts() && instance.state() == NodeState::Running;
+            return Some(if drains {
+                Step::Drain
+            } else {
+                Step::Move(NodeState::Skipped, TransitionReason::CollectorEnded)
+            });
+        }
         match &instance.status {
             NodeStatus::Pending | NodeStatus::Ready if self.is_held(at) => {
                 Some(Step::Move(NodeState::Blocked, TransitionReason::Hold))
@@ -62,13 +87,15 @@ impl Run {
             NodeStatus::Upstream { broken_dep } => {
                 if self.joins[at].broken_dep().is_none() {
                     Some(Step::Move(NodeState::Pending, TransitionReason::Unblocked))
+                } else if self.is_guarded_out(at) {
+                    Some(Step::Move(NodeState::Skipped, TransitionReason::GuardFalse))
                 } else if !self.recovery_open(now) {
                     Some(Step::Move(NodeState::Cancelled, TransitionReason::Upstream(broken_dep.clone())))
                 } else {
                     None
                 }
             }
-            NodeStatus::Pending if !self.waits_its_turn(at) => self.join_step(at),
+            NodeStatus::Pending if !self.waits_its_turn(at) && !self.waits_for_undo(at) => self.join_step(at),
             NodeStatus::Pending
             | NodeStatus::Ready
             | NodeStatus::Running { .. }
@@ -84,22 +111,44 @@ impl Run {
 
     fn join_step(&self, at: usize) -> Option<Step> {
         let (join, id) = (&self.joins[at], |source: usize| self.plan.nodes[source].id.clone());
-        match self.plan.nodes[at].join {
-            None => Some(Step::Move(NodeState::Ready, TransitionReason::Entry)),
-            Some(Join::AllOf) if join.unmet == 0 => {
-                Some(Step::Move(NodeState::Ready, TransitionReason::AllOf))
+        let node = &self.plan.nodes[at];
+        let ready = |reason| match node.when.is_empty() && node.for_each.is_none() {
+            true => Some(Step::Move(NodeState::Ready, reason)),
+            false => Some(Step::Enter(reason)),
+        };
+        match node.join {
+            None => ready(TransitionReason::Entry),
+            Some(Join::AllOf) if join.unmet == 0 => ready(TransitionReason::AllOf),
+            Some(Join::AllOf) if self.is_guarded_out(at) => {
+                Some(Step::Move(NodeState::Skipped, TransitionReason::GuardFalse))
             }
             Some(Join::AllOf) => join
                 .broken_dep()
                 .map(|broken_dep| Step::Move(NodeState::Blocked, TransitionReason::Upstream(id(broken_dep)))),
             Some(Join::AnyOf) => match join.winner() {
-                Some(winner) => Some(Step::Move(NodeState::Ready, TransitionReason::AnyOf(id(winner)))),
+                Some(winner) => ready(TransitionReason::AnyOf(id(winner))),
+                None if join.unmet == 0 && self.is_guarded_out(at) => {
+                    Some(Step::Move(NodeState::Skipped, TransitionReason::GuardFalse))
+                }
                 None if join.unmet == 0 => {
                     Some(Step::Move(NodeState::Failed, TransitionReason::JoinExhausted))
                 }
                 None => None,
             },
         }
+    }
+
+    fn is_guarded_out(&self, at: usize) -> bool {
+        self.joins[at].is_guarded_out(self.plan.nodes[at].join, self.graph.sources[at].len())
+    }
+
+    /// True for a child whose collector ended without a result.
+    fn is_left_over(&self, at: usize) -> bool {
+        let collector = self.plan.nodes[at].parent().and_then(|collector| self.position(collector));
+        collector.is_some_and(|collector| {
+            let instance = &self.instances[collector];
+            !instance.is_live() && instance.status != NodeStatus::Executed
+        })
     }
 
     /// True if another candidate has won an any_of consumer of this node.

@@ -8,6 +8,7 @@ use crate::event::{Output, RunTerms};
 use crate::id::NodeId;
 use crate::plan::{Graph, Node, Plan};
 use crate::policy::View;
+use serde_json::{Value, json};
 
 impl Run {
     /// The current version of the plan.
@@ -129,22 +130,43 @@ impl Run {
         self.plan.outputs.iter().filter_map(|id| Some((id, self.instance(id)?.result()?)))
     }
 
-    /// True if every output is executed; true for a plan without outputs.
-    pub fn outputs_executed(&self) -> bool {
-        self.plan
-            .outputs
-            .iter()
-            .all(|id| self.instance(id).is_some_and(|instance| instance.status == NodeStatus::Executed))
+    /// True if every output is executed or absent; true for a plan without outputs.
+    pub fn outputs_settled(&self) -> bool {
+        let settled =
+            |instance: &NodeInstance| instance.status == NodeStatus::Executed || instance.is_guarded_out();
+        self.plan.outputs.iter().all(|id| self.instance(id).is_some_and(settled))
+    }
+
+    /// The outputs that guards ruled out, in the order of the plan's `outputs`.
+    pub fn absent_outputs(&self) -> impl Iterator<Item = &NodeId> {
+        self.plan.outputs.iter().filter(|id| self.instance(id).is_some_and(NodeInstance::is_guarded_out))
+    }
+
+    /// The result of a collector: the results of its items in the order of the list, and the indices of those that are not
+    /// executed. `value` returns the result of an executed node.
+    pub fn collected(&self, node: &Node, value: &dyn Fn(&NodeId) -> Arc<Value>) -> Value {
+        let (mut items, mut missing) = (Vec::new(), Vec::new());
+        for (at, item) in node.items().unwrap_or_default().iter().enumerate() {
+            if self.instance(item).is_some_and(|instance| instance.status == NodeStatus::Executed) {
+                items.push((*value(item)).clone());
+            } else {
+                items.push(Value::Null);
+                missing.push(at);
+            }
+        }
+        json!({"items": items, "missing": missing})
     }
 
     /// The outcome if the run ended now. A goal run succeeds by an answer; any other run by the first that applies of cancelled, succeeded (failed if the plan's contract does not
     /// hold), concluded, failed.
     pub fn outcome(&self) -> RunOutcome {
-        if let Some(view) = View::of(self, 0) {
+        if let Some(outcome) = self.undo.outcome {
+            outcome
+        } else if let Some(view) = View::of(self, 0) {
             view.outcome()
         } else if self.cancelled {
             RunOutcome::Cancelled
-        } else if self.outputs_executed() {
+        } else if self.outputs_settled() {
             match self.contract {
                 Some((_, false)) => RunOutcome::Failed,
                 Some((_, true)) | None => RunOutcome::Succeeded,

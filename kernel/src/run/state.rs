@@ -52,7 +52,11 @@ impl NodeState {
         use NodeState as S;
         use TransitionReason as R;
         let stopped = match to {
-            S::Skipped => matches!(reason, R::SiblingWon | R::Concluded | R::Operator),
+            S::Skipped => {
+                let is_early = matches!(self, S::Pending | S::Blocked);
+                matches!(reason, R::SiblingWon | R::Concluded | R::Operator | R::CollectorEnded)
+                    || is_early && *reason == R::GuardFalse
+            }
             S::Cancelled => {
                 matches!(
                     reason,
@@ -71,7 +75,8 @@ impl NodeState {
             S::Pending => match to {
                 S::Ready => matches!(reason, R::Entry | R::AllOf | R::AnyOf(_)),
                 S::Blocked => matches!(reason, R::Upstream(_) | R::Hold),
-                S::Failed => matches!(reason, R::JoinExhausted),
+                S::Failed => *reason == R::JoinExhausted || reason.is_entry_failure(),
+                S::FailedRetryable => reason.is_entry_failure(),
                 _ => false,
             },
             S::Ready => match to {
@@ -84,7 +89,7 @@ impl NodeState {
             S::Running => match to {
                 S::Executed => matches!(reason, R::Ok),
                 S::WaitingHuman => {
-                    matches!(reason, R::ApproveAfter | R::HumanNode | R::InDoubt | R::OverBudget)
+                    matches!(reason, R::ApproveAfter | R::HumanNode | R::InDoubt | R::OverBudget | R::Wait)
                 }
                 S::FailedRetryable => matches!(reason, R::Category(_)),
                 S::Failed => matches!(reason, R::Category(_) | R::InDoubt),
@@ -93,7 +98,7 @@ impl NodeState {
             },
             S::WaitingHuman => match to {
                 S::Ready => matches!(reason, R::Approved | R::Retry),
-                S::Executed => matches!(reason, R::Ok),
+                S::Executed => matches!(reason, R::Ok | R::Answered),
                 S::FailedRetryable => matches!(reason, R::Category(_)),
                 S::Failed => matches!(reason, R::Category(_) | R::InDoubt),
                 S::Cancelled => matches!(reason, R::HumanRejected | R::HumanTimeout),
@@ -155,11 +160,14 @@ pub enum FailureCategory {
     ParamMissing,
     GateDenied,
     InDoubt,
+    GuardError,
+    ExpandError,
+    Deadline,
 }
 
 impl FailureCategory {
     /// Every category.
-    pub const ALL: [FailureCategory; 11] = [
+    pub const ALL: [FailureCategory; 14] = [
         FailureCategory::Crash,
         FailureCategory::Timeout,
         FailureCategory::Transient,
@@ -171,6 +179,9 @@ impl FailureCategory {
         FailureCategory::ParamMissing,
         FailureCategory::GateDenied,
         FailureCategory::InDoubt,
+        FailureCategory::GuardError,
+        FailureCategory::ExpandError,
+        FailureCategory::Deadline,
     ];
 
     /// True if the failure leaves the effect unknown: the attempt may have acted on the world.
@@ -184,7 +195,10 @@ impl FailureCategory {
             | FailureCategory::HumanRejection
             | FailureCategory::Structural
             | FailureCategory::ParamMissing
-            | FailureCategory::GateDenied => false,
+            | FailureCategory::GateDenied
+            | FailureCategory::GuardError
+            | FailureCategory::ExpandError
+            | FailureCategory::Deadline => false,
         }
     }
 
@@ -211,6 +225,9 @@ impl FailureCategory {
             FailureCategory::ParamMissing => "param_missing",
             FailureCategory::GateDenied => "gate_denied",
             FailureCategory::InDoubt => "in_doubt",
+            FailureCategory::GuardError => "guard_error",
+            FailureCategory::ExpandError => "expand_error",
+            FailureCategory::Deadline => "deadline",
         }
     }
 }
@@ -258,9 +275,18 @@ pub enum TransitionReason {
     OverBudget,
     Reused,
     Edited,
+    GuardFalse,
+    CollectorEnded,
+    Wait,
+    Answered,
 }
 
 impl TransitionReason {
+    /// True for the failure of a node that was about to become ready.
+    fn is_entry_failure(&self) -> bool {
+        matches!(self, TransitionReason::Category(FailureCategory::GuardError | FailureCategory::ExpandError))
+    }
+
     /// The name of the reason, without its node or number: one of a closed set.
     pub fn word(&self) -> &'static str {
         match self {
@@ -297,6 +323,10 @@ impl TransitionReason {
             TransitionReason::OverBudget => "over_budget",
             TransitionReason::Reused => "reused",
             TransitionReason::Edited => "edited",
+            TransitionReason::GuardFalse => "guard_false",
+            TransitionReason::CollectorEnded => "collector_ended",
+            TransitionReason::Wait => "wait",
+            TransitionReason::Answered => "answered",
         }
     }
 }

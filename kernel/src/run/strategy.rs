@@ -57,9 +57,12 @@ impl RecoveryStrategy {
             | FailureCategory::InvalidOutput => RecoveryStrategy::RetryWithBackoff,
             FailureCategory::ResourceExhaustion => RecoveryStrategy::FallbackAgent,
             FailureCategory::HumanRejection => RecoveryStrategy::RetryWithFeedback,
-            FailureCategory::Structural | FailureCategory::ParamMissing | FailureCategory::GateDenied => {
-                RecoveryStrategy::Patch
-            }
+            FailureCategory::Structural
+            | FailureCategory::ParamMissing
+            | FailureCategory::GateDenied
+            | FailureCategory::GuardError
+            | FailureCategory::ExpandError
+            | FailureCategory::Deadline => RecoveryStrategy::Patch,
             FailureCategory::InDoubt => RecoveryStrategy::HumanEscalation,
         }
     }

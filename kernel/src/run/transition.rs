@@ -6,7 +6,7 @@ use super::Run;
 use super::apply::IllegalStep;
 use super::node_status::NodeStatus;
 use super::ordered_joins::may_win;
-use crate::event::NodeTransition;
+use crate::event::{HumanRequestKind, NodeTransition};
 use crate::id::Ticks;
 use crate::plan::{Kind, Node};
 use crate::policy;
@@ -27,6 +27,7 @@ impl Run {
         let drained = self.instances[index].is_draining();
         self.diagnoses.moved(node, *to, reason);
         self.move_to(index, NodeStatus::after(*to, reason), reason, at);
+        self.instances[index].was_sent |= *reason == TransitionReason::InDoubt;
         let instance = &mut self.instances[index];
         match (to, reason) {
             (NodeState::Running, _) => {
@@ -48,7 +49,7 @@ impl Run {
                 instance.approved = false;
             }
             // A directive in the result of a drained node counts for nothing: the node was stopped before.
-            (NodeState::Executed, _) if !drained => {
+            (NodeState::Executed, _) if !drained && !self.plan.nodes[index].is_undo() => {
                 let directive = instance.output.as_ref().and_then(|output| output.directive.as_ref());
                 if directive.is_some_and(|directive| directive.conclude) {
                     self.conclude();
@@ -82,7 +83,13 @@ impl Run {
         let counts = &mut self.counts;
         let count = match status {
             NodeStatus::Running { sleep_until: Some(_), .. } => &mut counts.sleeping,
+            // A collector takes no slot.
+            NodeStatus::Running { .. } if self.plan.nodes[index].kind == Kind::Collector => {
+                &mut counts.sleeping
+            }
             NodeStatus::Running { sleep_until: None, .. } => &mut counts.running,
+            // An event comes or its deadline does: no person has to decide.
+            NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, .. } => &mut counts.sleeping,
             NodeStatus::WaitingHuman { .. } => &mut counts.waiting,
             NodeStatus::FailedRetryable { .. } => &mut counts.retryable,
             NodeStatus::Ready => {
@@ -109,16 +116,21 @@ impl Run {
         self.counters.commits += 1;
         self.instances[index].commit_number = self.counters.commits;
         let graph = Arc::clone(&self.graph);
+        let guarded_out = self.instances[index].is_guarded_out();
         for &(consumer, on) in &graph.consumers[index] {
             let join = self.plan.nodes[consumer].join;
             let before = self.joins[consumer].winner();
-            self.joins[consumer].commit(join, on, index, state);
+            self.joins[consumer].commit(join, on, index, state, guarded_out);
             self.dirty.mark(consumer);
             if before.is_none() && self.joins[consumer].winner().is_some() {
                 graph.sources[consumer].iter().for_each(|&(sibling, _)| self.dirty.mark(sibling));
             }
         }
         graph.sources[index].iter().for_each(|&(source, _)| self.dirty.mark(source));
+        if let Some(children) = self.children.get(&index) {
+            children.iter().for_each(|&child| self.dirty.mark(child));
+        }
+        self.end_undo(index);
         self.end_interjection(index, state);
     }
 

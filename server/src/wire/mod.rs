@@ -19,6 +19,7 @@ mod problem;
 mod runs;
 mod templates;
 mod text;
+mod waits;
 
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::CLIENT_DEFAULT;
@@ -46,6 +47,7 @@ pub use problem::*;
 pub use runs::*;
 pub use templates::{LearntPlan, TemplateRecords};
 pub use text::*;
+pub use waits::*;
 
 /// The answer to `GET /healthz`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,9 @@ use std::num::NonZeroU64;
 use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::policy::OperatorAnswer;
-use ostler_kernel::run::{FailureCategory, ModelUsage, NodeState, RunOutcome, RunStatus, WaitReason};
+use ostler_kernel::run::{
+    FailureCategory, ModelUsage, NodeState, RunOutcome, RunStatus, UndoReport, WaitReason,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -369,6 +371,18 @@ pub struct Summary {
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.
     pub waiting: Vec<Waiting>,
+    /// Nodes that wait for an answer from outside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<WaitView>,
+    /// The children of each node that was expanded, by its id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lists: BTreeMap<String, ListView>,
+    /// Outputs that guards ruled out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
+    /// What undoing the run has come to; absent if nobody asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<UndoReport>,
     /// The earlier run of the same agent that waits for a person and holds this one.
     #[serde(rename = "behind", default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
@@ -479,6 +493,27 @@ pub struct DamagedResult {
     pub node: String,
     /// The damage, in words.
     pub what: String,
+}
+
+/// The children of an expanded node, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListView {
+    /// Elements of the list.
+    pub items: usize,
+    /// Children that are executed.
+    pub executed: usize,
+    /// Children that failed, or were cancelled or skipped.
+    pub lost: usize,
+}
+
+/// A node that waits for an answer from outside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitView {
+    /// The node.
+    pub node: String,
+    /// Time at which the node fails without an answer, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<i64>,
 }
 
 /// A node that waits for a person.

@@ -8,12 +8,12 @@ mod simulated_run;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use ostler_kernel::plan::Settings;
+use ostler_kernel::plan::{Kind, Settings};
 use ostler_kernel::run::NodeStatus;
 use serde_json::{Map, Value, json};
 
 use script::Case;
-use simulated_run::SimulatedRun;
+use simulated_run::{SimulatedRun, value_of};
 
 /// A line that is not a case.
 #[derive(Debug)]
@@ -144,6 +144,25 @@ fn course(simulated: &SimulatedRun<'_>) -> Value {
     }
     if !trace.late.is_empty() {
         course["late"] = json!(trace.late);
+    }
+    let mut absent: Vec<&str> = run.absent_outputs().map(|node| node.as_str()).collect();
+    absent.sort_unstable();
+    if !absent.is_empty() {
+        course["absent"] = json!(absent);
+    }
+    if !trace.answers.is_empty() {
+        course["answers"] = json!(trace.answers);
+    }
+    let executed = run
+        .instances()
+        .filter(|(node, instance)| node.kind == Kind::Collector && instance.status == NodeStatus::Executed);
+    let collected: Map<String, Value> =
+        executed.map(|(node, _)| (node.id.to_string(), value_of(run, &node.id))).collect();
+    if !collected.is_empty() {
+        course["collected"] = Value::Object(collected);
+    }
+    if let Some(report) = run.undo_report() {
+        course["undo"] = json!(report);
     }
     debug_assert!(run.instances().all(|(_, instance)| instance.status != NodeStatus::Ready));
     course

@@ -35,6 +35,10 @@ pub(crate) struct Case {
     #[serde(default)]
     pub(crate) replans: Vec<Option<ReplanScript>>,
     #[serde(default)]
+    pub(crate) answers: Vec<AnswerScript>,
+    #[serde(default)]
+    pub(crate) crash: CrashScript,
+    #[serde(default)]
     pub(crate) expect: Option<Value>,
 }
 
@@ -111,16 +115,18 @@ fn check_whole_ticks<const N: usize>(
     Ok(())
 }
 
-const NODE_TIMES: [&str; 3] = ["timeout", "heartbeat_timeout", "human_timeout"];
+const NODE_TIMES: [&str; 4] = ["timeout", "heartbeat_timeout", "human_timeout", "deadline"];
 
 fn check_node_times(node: &NodeDraft) -> Result<(), String> {
-    check_whole_ticks(&node.id, NODE_TIMES, [node.timeout, node.heartbeat_timeout, node.human_timeout])?;
+    let times = [node.timeout, node.heartbeat_timeout, node.human_timeout, node.deadline];
+    check_whole_ticks(&node.id, NODE_TIMES, times)?;
     node.fallback.as_deref().map_or(Ok(()), |fields| check_field_times(&node.id, fields))
 }
 
 fn check_field_times(whose: &dyn Display, fields: &NodeFields) -> Result<(), String> {
-    let NodeFields { timeout, heartbeat_timeout, human_timeout, .. } = *fields;
-    check_whole_ticks(whose, NODE_TIMES, [timeout, heartbeat_timeout.flatten(), human_timeout.flatten()])
+    let NodeFields { timeout, heartbeat_timeout, human_timeout, deadline, .. } = *fields;
+    let times = [timeout, heartbeat_timeout.flatten(), human_timeout.flatten(), deadline.flatten()];
+    check_whole_ticks(whose, NODE_TIMES, times)
 }
 
 fn check_policy_times(policy: &PolicyDraft) -> Result<(), String> {
@@ -129,6 +135,36 @@ fn check_policy_times(policy: &PolicyDraft) -> Result<(), String> {
         ["backoff_base", "backoff_cap"],
         [policy.backoff_base, policy.backoff_cap],
     )
+}
+
+/// An answer from outside.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AnswerScript {
+    #[serde(deserialize_with = "ticks")]
+    pub(crate) at: i64,
+    pub(crate) node: String,
+    #[serde(default)]
+    pub(crate) value: Value,
+    /// The value breaks the contract.
+    #[serde(default)]
+    pub(crate) invalid: bool,
+    #[serde(default)]
+    pub(crate) id: Option<String>,
+}
+
+/// Deaths of the process: at every place, or once at the first place with so many events.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum CrashScript {
+    Always(bool),
+    At(Vec<usize>),
+}
+
+impl Default for CrashScript {
+    fn default() -> Self {
+        CrashScript::Always(false)
+    }
 }
 
 /// An answer to a patch request: outcomes, a new configuration with outcomes, or a refusal.
@@ -202,6 +238,7 @@ pub(crate) enum ControlKind {
     Skip,
     Delta,
     Interject,
+    Undo,
 }
 
 /// An answer to a replan request: a delta with a duration, or a refusal.

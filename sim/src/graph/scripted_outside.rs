@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::event::ChangeCause;
 use ostler_kernel::id::NodeId;
-use ostler_kernel::plan::Delta;
+use ostler_kernel::plan::{Delta, Node};
 use ostler_kernel::run::{Patch, Planner, PlannerAnswer, PlannerRequest};
 
 use super::script::{AddedScript, HumanScript, OutcomeScript, PatchScript, ReplanScript};
@@ -29,8 +29,11 @@ pub(super) struct ScriptedOutside {
 impl Planner for ScriptedOutside {
     fn patch(&self, request: &PlannerRequest<'_>, node: &NodeId) -> PlannerAnswer<Patch> {
         let patch_count = request.run.instance(node).map_or(0, |instance| instance.patch_count as usize);
-        let script =
-            self.patches.get(node.as_str()).and_then(|answers| answers.get(patch_count)).cloned().flatten();
+        let script = self
+            .row(&self.patches, request.run.node(node))
+            .and_then(|answers| answers.get(patch_count))
+            .cloned()
+            .flatten();
         let Some(PatchScript { refuse, set, dur, .. }) = script else { return PlannerAnswer::Refused };
         let patch = (!refuse).then_some(Patch { set });
         match (dur, patch) {
@@ -104,23 +107,31 @@ impl ScriptedOutside {
     }
 
     /// The outcome of the next attempt of a node after `patch_count` patches.
-    pub(super) fn next(&mut self, node: &NodeId, patch_count: u32) -> OutcomeScript {
+    pub(super) fn next(&mut self, described: &Node, patch_count: u32) -> OutcomeScript {
+        let node = &described.id;
         let list = match patch_count.checked_sub(1) {
-            None => self.outcomes.get(node.as_str()),
+            None => self.row(&self.outcomes, Some(described)),
             Some(answer) => {
-                let answers = self.patches.get(node.as_str());
+                let answers = self.row(&self.patches, Some(described));
                 answers
                     .and_then(|answers| answers.get(answer as usize)?.as_ref())
                     .map(|answer| &answer.outcomes)
             }
         };
+        let list = list.cloned();
         let taken = self.taken.entry(node.clone()).or_default();
         if taken.0 != patch_count {
             *taken = (patch_count, 0);
         }
         let number = taken.1;
         taken.1 += 1;
-        list.and_then(|list| list.get(number).or(list.last())).cloned().unwrap_or_default()
+        list.and_then(|list| list.get(number).or(list.last()).cloned()).unwrap_or_default()
+    }
+
+    /// The row of a node; that of its collector for a child without one.
+    pub(super) fn row<'s, T>(&self, rows: &'s BTreeMap<String, T>, node: Option<&Node>) -> Option<&'s T> {
+        let node = node?;
+        rows.get(node.id.as_str()).or_else(|| rows.get(node.parent()?.as_str()))
     }
 }
 

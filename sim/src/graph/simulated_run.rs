@@ -1,27 +1,30 @@
 //! A run in virtual time. Time advances from tick to tick; the entries of a tick are processed in the order (rank, node,
 //! arrival).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::event::{
-    AttemptResult, ChangeCause, Directive, Event, Failure, HumanRequest, NodeTransition, Outcome, Output,
-    TimerKind,
+    AttemptResult, ChangeCause, Directive, Event, Failure, HumanRequest, HumanRequestKind, NodeTransition,
+    Outcome, Output, TimerKind,
 };
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::json::{self, Json};
 use ostler_kernel::ledger::Amounts;
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
 use ostler_kernel::port::JSON;
 use ostler_kernel::run::{
-    self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, NodeStatus, Operation, Patch,
-    RuleDiagnoser, Run, RunInput,
+    self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, NodeStatus, Operation,
+    OutsideAnswer, Patch, RuleDiagnoser, Run, RunInput,
 };
 use serde_json::{Map, Value};
 
 use super::CaseError;
-use super::script::{AddedScript, Case, ControlKind, ControlScript, DeltaScript, HumanScript, OutcomeScript};
+use super::script::{
+    AddedScript, AnswerScript, Case, ControlKind, ControlScript, CrashScript, DeltaScript, HumanScript,
+    OutcomeScript,
+};
 use super::scripted_outside::ScriptedOutside;
 
 #[derive(Debug, Default)]
@@ -31,6 +34,7 @@ pub(super) struct Trace {
     pub(super) dispatches: u32,
     pub(super) inputs: BTreeMap<String, Map<String, Value>>,
     pub(super) late: Vec<(i64, String)>,
+    pub(super) answers: Vec<(i64, String, &'static str)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +50,9 @@ pub(super) enum Entry {
     Timeout { node: NodeId, attempt: u32 },
     MissingParameter { node: NodeId, attempt: u32, message: String },
     Human { node: NodeId, request: u32, approve: Option<bool> },
+    Answer(Box<AnswerScript>),
+    KeptAnswer(NodeId),
+    Collected { node: NodeId, attempt: u32, outcome: Box<OutcomeScript> },
     RetryDue(NodeId),
     Patched(NodeId, Option<Box<Patch>>),
     Replanned(Option<Box<Delta>>),
@@ -63,6 +70,16 @@ pub(super) struct SimulatedRun<'s> {
     now: i64,
     entries: BTreeMap<(i64, Rank, NodeId, u64), Entry>,
     arrivals: u64,
+    crashes: Crashes,
+    /// Per answer, by its digest: it breaks the contract of its node.
+    invalid: BTreeSet<Digest>,
+}
+
+/// Deaths of the process to come.
+enum Crashes {
+    Always,
+    /// Numbers of events, ascending.
+    At(std::vec::IntoIter<usize>, Option<usize>),
 }
 
 impl<'s> SimulatedRun<'s> {
@@ -71,8 +88,33 @@ impl<'s> SimulatedRun<'s> {
         let first = Arc::new(plan);
         let run = Run::new(Arc::clone(&first), 0, 0);
         let (trace, entries, journal) = (Trace::default(), BTreeMap::new(), Vec::new());
-        let mut simulated =
-            SimulatedRun { run, journal, first, trace, settings, script, now: 0, entries, arrivals: 0 };
+        let crashes = match case.crash {
+            CrashScript::Always(true) => Crashes::Always,
+            CrashScript::Always(false) => Crashes::At(Vec::new().into_iter(), None),
+            CrashScript::At(counts) => {
+                let mut counts = counts.into_iter();
+                let next = counts.next();
+                Crashes::At(counts, next)
+            }
+        };
+        let invalid = BTreeSet::new();
+        let mut simulated = SimulatedRun {
+            run,
+            journal,
+            first,
+            trace,
+            settings,
+            script,
+            now: 0,
+            entries,
+            arrivals: 0,
+            crashes,
+            invalid,
+        };
+        for answer in case.answers {
+            let node = NodeId::from(answer.node.as_str());
+            simulated.schedule(answer.at, Rank::Human, node, Entry::Answer(Box::new(answer)));
+        }
         for control in case.control {
             simulated.schedule(
                 control.at,
@@ -99,12 +141,10 @@ impl<'s> SimulatedRun<'s> {
 
     /// The first difference between this run and a replay of its records.
     pub(super) fn replay_difference(&self) -> Option<String> {
-        let mut again = Run::new(Arc::clone(&self.first), 0, 0);
-        for (number, (at, event)) in self.journal.iter().enumerate() {
-            if let Err(illegal) = again.apply(event, *at) {
-                return Some(format!("record {}: {illegal}", number + 1));
-            }
-        }
+        let again = match self.replayed() {
+            Ok(again) => again,
+            Err(illegal) => return Some(illegal),
+        };
         let same = again.plan() == self.run.plan()
             && again.outcome() == self.run.outcome()
             && again.instances().eq(self.run.instances());
@@ -122,6 +162,7 @@ impl<'s> SimulatedRun<'s> {
             let before = self.trace.dispatches;
             let events = self.within(|run, cx| run.dispatch(cx));
             self.observe(&events);
+            self.crash_if_due();
             if self.trace.dispatches > before {
                 self.trace.rounds.push(self.trace.dispatches - before);
             }
@@ -154,8 +195,37 @@ impl<'s> SimulatedRun<'s> {
     }
 
     fn decide(&mut self, input: RunInput) {
-        let events = self.within(|run, cx| run.decide(cx, input));
+        let events = self.within(|run, cx| run.decide_without_propagation(cx, input));
         self.observe(&events);
+        self.crash_if_due();
+        let events = self.within(|run, cx| run.decide(cx, RunInput::Propagate));
+        self.observe(&events);
+        self.crash_if_due();
+    }
+
+    /// Forgets everything but the journal where the case says so, and rebuilds the run from it.
+    fn crash_if_due(&mut self) {
+        let is_due = match &mut self.crashes {
+            Crashes::Always => true,
+            Crashes::At(later, next) => {
+                let is_due = next.is_some_and(|count| self.trace.events.len() >= count);
+                if is_due {
+                    *next = later.next();
+                }
+                is_due
+            }
+        };
+        if is_due && let Ok(run) = self.replayed() {
+            self.run = run;
+        }
+    }
+
+    fn replayed(&self) -> Result<Run, String> {
+        let mut again = Run::new(Arc::clone(&self.first), 0, 0);
+        for (number, (at, event)) in self.journal.iter().enumerate() {
+            again.apply(event, *at).map_err(|illegal| format!("record {}: {illegal}", number + 1))?;
+        }
+        Ok(again)
     }
 
     fn process(&mut self, entry: Entry) -> Result<(), CaseError> {
@@ -185,6 +255,20 @@ impl<'s> SimulatedRun<'s> {
                 },
                 None => RunInput::HumanTimeout { node, request },
             }),
+            Entry::Answer(answer) => self.answer(*answer)?,
+            Entry::KeptAnswer(node) => {
+                let Some(kept) = self.run.kept_answers(&node).first().cloned() else { return Ok(()) };
+                let holds = !self.invalid.contains(&kept.output.artifact);
+                let verdict = self.run.answer_verdict(&node, kept.id.as_deref(), holds);
+                self.trace.answers.push((self.now, node.to_string(), verdict.as_str()));
+                self.decide(RunInput::KeptAnswer { node, holds });
+            }
+            // It takes no time, so it cannot be late.
+            Entry::Collected { node, attempt, .. } if !self.run.is_current(&node, attempt) => {}
+            Entry::Collected { node, attempt, outcome } => {
+                let result = self.result(&node, attempt, *outcome)?;
+                self.decide(RunInput::Result(Box::new(result)));
+            }
             Entry::RetryDue(node) => self.decide(RunInput::RetryDue(node)),
             Entry::Patched(node, patch) => self.decide(RunInput::Patched(node, patch)),
             Entry::Replanned(delta) => self.decide(RunInput::Replanned(delta)),
@@ -193,6 +277,23 @@ impl<'s> SimulatedRun<'s> {
                 self.decide(RunInput::Operator(operation));
             }
         }
+        Ok(())
+    }
+
+    fn answer(&mut self, answer: AnswerScript) -> Result<(), CaseError> {
+        let AnswerScript { node, value, invalid, id, .. } = answer;
+        let (node, holds) = (NodeId::from(node.as_str()), !invalid);
+        // What is invalid has no value of its own: an answer is found again by its digest.
+        let value = if invalid { serde_json::json!({"invalid": self.arrivals}) } else { value };
+        let output = output(&value)?;
+        self.arrivals += 1;
+        if invalid {
+            self.invalid.insert(output.artifact);
+        }
+        let verdict = self.run.answer_verdict(&node, id.as_deref(), holds);
+        self.trace.answers.push((self.now, node.to_string(), verdict.as_str()));
+        let answer = OutsideAnswer { node, id, output: Some(output), holds, by: String::new() };
+        self.decide(RunInput::WaitAnswer(Box::new(answer)));
         Ok(())
     }
 
@@ -215,10 +316,7 @@ impl<'s> SimulatedRun<'s> {
                 };
                 let directive =
                     (conclude || delta.is_some()).then(|| Box::new(Directive { conclude, delta }));
-                let value = canonical(&ok)?;
-                let artifact = lineage::artifact(JSON, value.as_str().as_bytes());
-                let bytes = value.as_str().len() as u64;
-                Outcome::Ok(Output { artifact, bytes, inline: Some(value), directive })
+                Outcome::Ok(Output { directive, ..output(&ok)? })
             }
         };
         Ok(AttemptResult::without_cost(node.clone(), attempt, outcome))
@@ -227,6 +325,7 @@ impl<'s> SimulatedRun<'s> {
     fn operation(&mut self, control: ControlScript) -> Result<Operation, CaseError> {
         let node = || control.node.as_deref().map(NodeId::from).ok_or(CaseError::ControlWithoutNode);
         Ok(match control.op {
+            ControlKind::Undo => Operation::Undo,
             ControlKind::CancelPlan => Operation::CancelPlan(Canceller::Operator),
             ControlKind::Cancel => Operation::Cancel(node()?),
             ControlKind::Skip => Operation::Skip(node()?),
@@ -273,6 +372,9 @@ impl<'s> SimulatedRun<'s> {
                     let node = timer.node.clone();
                     self.schedule(timer.at, Rank::Timer, node.clone(), Entry::RetryDue(node));
                 }
+                Event::HumanRequest(request) if request.kind == HumanRequestKind::Wait => {
+                    self.schedule_deadline(request);
+                }
                 Event::HumanRequest(request) => self.schedule_answer(request),
                 _ => {}
             }
@@ -311,10 +413,16 @@ impl<'s> SimulatedRun<'s> {
             }
             Ok(_) => drop(self.trace.inputs.remove(id.as_str())),
         }
-        if node.kind == Kind::HumanApproval {
+        if node.kind == Kind::HumanApproval || node.kind == Kind::Wait {
             return;
         }
-        let outcome = self.script.next(&id, patch_count);
+        if node.kind == Kind::Collector {
+            let ok = self.run.collected(&node, &value);
+            let outcome = Box::new(OutcomeScript { ok, dur: 0, ..OutcomeScript::default() });
+            let entry = Entry::Collected { node: id.clone(), attempt, outcome };
+            return self.schedule(self.now, Rank::Result, id, entry);
+        }
+        let outcome = self.script.next(&node, patch_count);
         if outcome.dur > node.timeout {
             let entry = Entry::Timeout { node: id.clone(), attempt };
             self.schedule(self.now.saturating_add(node.timeout), Rank::Result, id.clone(), entry);
@@ -328,10 +436,23 @@ impl<'s> SimulatedRun<'s> {
         );
     }
 
+    /// The deadline of a wait, and the answers that it kept.
+    fn schedule_deadline(&mut self, request: &HumanRequest) {
+        let node = request.node.clone();
+        let number = self.run.instance(&node).map_or(0, |instance| instance.requests);
+        if let Some(deadline) = request.deadline {
+            let entry = Entry::Human { node: node.clone(), request: number, approve: None };
+            self.schedule(deadline, Rank::Human, node.clone(), entry);
+        }
+        for _ in 0..self.run.kept_answers(&node).len() {
+            self.schedule(self.now, Rank::Human, node.clone(), Entry::KeptAnswer(node.clone()));
+        }
+    }
+
     fn schedule_answer(&mut self, request: &HumanRequest) {
         let node = request.node.clone();
         let number = self.run.instance(&node).map_or(0, |instance| instance.requests);
-        let answers = self.script.humans.get(node.as_str());
+        let answers = self.script.row(&self.script.humans, self.run.node(&node));
         let answer = answers.and_then(|answers| answers.get(number as usize - 1));
         let (delay, approve) = match answer {
             Some(HumanScript::Approve(delay)) => (Some(*delay), Some(true)),
@@ -350,7 +471,14 @@ impl<'s> SimulatedRun<'s> {
     }
 }
 
-fn value_of(run: &Run, node: &NodeId) -> Value {
+fn output(value: &Value) -> Result<Output, CaseError> {
+    let value = canonical(value)?;
+    let artifact = lineage::artifact(JSON, value.as_str().as_bytes());
+    let bytes = value.as_str().len() as u64;
+    Ok(Output { artifact, bytes, inline: Some(value), directive: None })
+}
+
+pub(super) fn value_of(run: &Run, node: &NodeId) -> Value {
     let instance = run.instance(node).filter(|instance| instance.status == NodeStatus::Executed);
     let inline = instance.and_then(|instance| instance.output.as_ref()?.inline.as_ref());
     inline.map_or(Value::Null, Json::value)

@@ -62,6 +62,8 @@ impl Trace {
             ChangeCause::Interject => "interject".into(),
             ChangeCause::Replan => "replan".into(),
             ChangeCause::Mode(_) => "mode".into(),
+            ChangeCause::Expand(node) => format!("expand:{node}").into(),
+            ChangeCause::UndoPolicy | ChangeCause::UndoOperator => "undo".into(),
         };
         let added = revision.nodes.iter().filter(|node| self.known.insert(node.id.clone()));
         row["add"] = added.map(|node| (node.id.to_string(), edges(node))).collect::<Map<_, _>>().into();

@@ -11,10 +11,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
-    agents, approvals, approve, artifact, ask, audit, cancel, chat, check, checkpoint, client, complete,
-    completions, credit, diff, doctor, edit, evaluate, events, experiment, explain, export, gc, help,
-    interject, lineage, lockdown, logs, man, market, mcp, models, operator, pipeline, plans, policy, ps,
-    release, rerun, resolve, resume, run, show, simulate, skip, spawn, top,
+    agents, answer, approvals, approve, artifact, ask, audit, cancel, chat, check, checkpoint, client,
+    complete, completions, credit, diff, doctor, edit, evaluate, events, experiment, explain, export, gc,
+    help, interject, lineage, lockdown, logs, man, market, mcp, models, operator, pipeline, plans, policy,
+    ps, release, rerun, resolve, resume, run, show, simulate, skip, spawn, top, undo,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -259,6 +259,14 @@ enum Command {
     /// The node counts as not needed. Nodes that depend on its success are cancelled.
     #[command(after_help = "Example:\n  ostler skip @last notify")]
     Skip(skip::SkipArgs),
+    /// Answer a node that waits for a value from outside
+    ///
+    /// The value becomes the result of a node of kind wait, if it passes the contract of the node. An answer
+    /// that comes before the node waits is kept until it does. A refused answer never harms the run.
+    #[command(
+        after_help = "Example:\n  ostler answer @last payment --value '{\"status\": \"paid\"}' --id event-17"
+    )]
+    Answer(answer::AnswerArgs),
     /// Resolve an attempt that is in doubt, and continue the run
     ///
     /// The process died while the attempt ran, so its effect is unknown. Check the world, then report the
@@ -267,6 +275,12 @@ enum Command {
         after_help = "Examples:\n  ostler resolve @last notify --redo\n  ostler resolve @last notify --done result.json"
     )]
     Resolve(resolve::ResolveArgs),
+    /// Undo what a closed run did to the world
+    ///
+    /// Runs the `undo` of each executed node that has one, the newest effect first. The outcome of the run
+    /// stays; `ostler show` says what is undone and what is not. Asked again, it tries what failed.
+    #[command(after_help = "Example:\n  ostler undo @last")]
+    Undo(undo::UndoArgs),
     /// Create an agent with a name, or find an existing one
     ///
     /// The agent runs plans one after another, with `ostler run --agent NAME`. Its profile never changes.
@@ -510,6 +524,8 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Skip(args) => skip::skip(&globals, args).await,
         Command::Cancel(args) => cancel::cancel(&globals, args).await,
         Command::Operator(args) => operator::operator(&globals, args).await,
+        Command::Answer(args) => answer::answer(&globals, args).await,
+        Command::Undo(args) => undo::undo(&globals, args).await,
         Command::Resolve(args) => resolve::resolve(&globals, args).await,
         Command::Checkpoint(args) => checkpoint::checkpoint(&globals, args).await,
         Command::Interject(args) => interject::interject(&globals, args).await,

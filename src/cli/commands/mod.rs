@@ -1,6 +1,7 @@
 //! The commands: one module each, named as the command.
 
 pub(crate) mod agents;
+pub(crate) mod answer;
 pub(crate) mod approvals;
 pub(crate) mod approve;
 pub(crate) mod artifact;
@@ -48,3 +49,4 @@ pub(crate) mod simulate;
 pub(crate) mod skip;
 pub(crate) mod spawn;
 pub(crate) mod top;
+pub(crate) mod undo;

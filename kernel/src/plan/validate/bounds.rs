@@ -136,7 +136,9 @@ fn check_human_timeout(
 /// V14: a timeout beyond ten years is a typing error. Skipped for a running plan.
 pub(super) fn check_timeout_max(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
     let node = &indexed.plan.nodes[at];
-    for (name, span) in [("timeout", Some(node.timeout)), ("human_timeout", node.human_timeout)] {
+    let spans =
+        [("timeout", Some(node.timeout)), ("human_timeout", node.human_timeout), ("deadline", node.deadline)];
+    for (name, span) in spans {
         let Some(span) = span.filter(|span| *span > TIMEOUT_MS_MAX) else { continue };
         let detail = format!("{name} is {span} ms, more than ten years");
         let help = format!("set at most {TIMEOUT_MS_MAX} ms, such as 1h or 30d");

@@ -48,7 +48,7 @@ pub(super) fn check_plan_tests(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagn
     }
 }
 
-fn probabilities(
+pub(super) fn probabilities(
     name: impl std::fmt::Display,
     rules: &[Rule],
     place: &dyn Fn() -> Pointer,

@@ -72,7 +72,7 @@ fn unknown_model(
 }
 
 fn calls_nothing(kind: Kind) -> bool {
-    matches!(kind, Kind::Aggregator | Kind::HumanApproval)
+    matches!(kind, Kind::Aggregator | Kind::HumanApproval | Kind::Wait | Kind::Collector)
 }
 
 /// V21: the kind never calls the named tool or model. Skipped for a running plan.

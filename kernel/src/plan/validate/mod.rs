@@ -5,6 +5,7 @@ mod contracts;
 mod cycles;
 mod edges;
 mod executors;
+mod extensions;
 mod fallbacks;
 mod joins;
 mod params;
@@ -69,6 +70,7 @@ fn check(
         contracts::check_plan_tests(indexed, faults);
     }
     bounds::size(indexed, settings, faults);
+    extensions::names(indexed, faults);
     if is_new {
         bounds::backoff(indexed, settings, faults);
         executors::domain(indexed, settings, &context.suggestions, faults);
@@ -92,6 +94,7 @@ fn check(
 /// Checks that depend on the node itself, the ids of other nodes and the schemas of their results.
 fn node(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
     references::check(indexed, at, context, faults);
+    extensions::check(indexed, at, context, faults);
     contracts::check(indexed, at, faults);
     bounds::check(indexed, at, context.settings, faults);
     executors::check(indexed, at, context, faults);

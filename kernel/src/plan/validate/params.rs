@@ -27,13 +27,13 @@ pub(super) fn check(
 ) {
     let (node, suggestions) = (&indexed.plan.nodes[at], &context.suggestions);
     faults.extend(long_templates(indexed, at));
+    faults.extend(undo(indexed, at, context));
     let bad = match (node.kind, &node.tool, context.settings.tools) {
         (Kind::Tool, Some(tool), Some(tools)) => {
-            let param_ref_pointer: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
-            tools.check_params(tool, &node.params, &param_ref_pointer)
+            tools.check_params(tool, &node.params, &node.referred().collect())
         }
         (Kind::SubAgent, Some(tool), Some(tools)) => {
-            let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
+            let referred: BTreeSet<&str> = node.referred().collect();
             let mut bad = tools.check_params(tool, &node.params, &referred);
             bad.extend(sub_agent::check(node, context));
             bad
@@ -46,6 +46,17 @@ pub(super) fn check(
     faults.extend(
         bad.into_iter().map(|bad| diagnostic(node, bad, &indexed.place(at).key("params"), suggestions)),
     );
+}
+
+/// The parameters of an undo, which has to work when it is needed.
+fn undo(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>) -> Vec<Diagnostic> {
+    let node = &indexed.plan.nodes[at];
+    let (Some(undo), Some(tools)) = (&node.undo, context.settings.tools) else { return Vec::new() };
+    let referred: BTreeSet<&str> = undo.param_refs.keys().map(String::as_str).collect();
+    let bad = without_slips(tools.check_params(&undo.tool, &undo.params, &referred), &context.suggestions);
+    let place = indexed.place(at).key("undo").key("params");
+    let called = Node { tool: Some(undo.tool.clone()), kind: Kind::Tool, ..node.clone() };
+    bad.into_iter().map(|bad| diagnostic(&called, bad, &place, &context.suggestions)).collect()
 }
 
 /// V24: templates of references beyond the size limit.
@@ -91,9 +102,9 @@ fn model(
     tools: &dyn Tools,
     suggestions: &Suggestions,
 ) -> Vec<BadParam> {
-    let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
+    let referred: BTreeSet<&str> = node.referred().collect();
     let mut bad = tools.check_params(tool, &node.params, &referred);
-    let is_given = |name: &str| node.params.contains_key(name) || node.param_refs.contains_key(name);
+    let is_given = |name: &str| node.params.contains_key(name) || referred.contains(name);
     if !is_given("prompt") && !is_given("messages") {
         let says = "a text over the dependencies, such as \"Sum up: {{ NODE.result.text }}\"";
         bad.push(BadParam::Missing { pointer: String::new(), name: "prompt".into(), says: says.into() });
@@ -135,7 +146,10 @@ fn check_dependency_template(
     suggestions: &Suggestions,
 ) -> Option<BadParam> {
     let text = node.params.get(param)?.as_str()?;
-    let error = check_values(text, &|name| node.deps.iter().any(|dep| dep.n.as_str() == name)).err()?;
+    let error = check_values(text, &|name| {
+        node.deps.iter().any(|dep| dep.n.as_str() == name) || node.element_in_prompt() == Some(name)
+    })
+    .err()?;
     let RenderError::Undefined { line, name } = error else { return None };
     let known = || node.deps.iter().map(|dep| dep.n.as_str());
     let there: Vec<&str> = known().take(NAMES_TOLD_MAX).collect();

@@ -4,8 +4,8 @@
 //! [`ResultSchemas`](super::super::unreachable_path) walks the referenced path through both schemas and finds
 //! the first step that neither allows.
 
-use super::super::ParamRef;
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
+use super::super::{Op, ParamRef};
 use super::references::is_path;
 use super::{Context, IndexedPlan};
 use crate::id::NodeId;
@@ -18,6 +18,24 @@ pub(super) fn check(
 ) {
     for (name, reference) in &indexed.plan.nodes[at].param_refs {
         path(indexed, at, name, reference, context, faults);
+    }
+    let node = &indexed.plan.nodes[at];
+    let guards = node.when.iter().filter(|guard| guard.op != Op::Exists);
+    let guards = guards.map(|guard| ("a guard asks", "when", &guard.from, &guard.path));
+    let list = node.for_each.iter().map(|list| ("for_each goes", "for_each", &list.from, &list.path));
+    for (what, key, from, path) in guards.chain(list) {
+        let (Some(path), Some(source)) =
+            (path.as_deref().filter(|path| is_path(path)), indexed.index.find(from))
+        else {
+            continue;
+        };
+        let source = &indexed.plan.nodes[source];
+        let Some(unreachable) = context.results.unreachable_path(source, path.split('.')) else { continue };
+        let detail = format!("{what} for {path} of {from}: {}", unreachable.what);
+        let known = unreachable.known.iter().map(String::as_str);
+        let help = context.suggestions.help(&unreachable.segment, known, &unreachable.help());
+        let place = indexed.place(at).key(key);
+        faults.push(Diagnostic::new(DiagnosticCode::V17, &node.id, detail, help).at(&place));
     }
 }
 

@@ -31,10 +31,11 @@ pub(super) fn check(
     for (name, reference) in &node.param_refs {
         let success = succeeds.get(&reference.from) == Some(&true);
         let place = || indexed.place(at).key("param_refs").key(name);
-        if let Some(fault) = source(indexed, node, name, reference, success, suggestions) {
+        let what = format!("parameter {name}");
+        if let Some(fault) = source(indexed, node, &what, &reference.from, success, suggestions) {
             faults.push(fault.at(&place().key("from")));
         }
-        if let Some(fault) = path(node, name, reference) {
+        if let Some(fault) = check_path(node, &what, reference.path.as_deref()) {
             faults.push(fault.at(&place().key("path")));
         }
         if context.settings.real_run && node.params.contains_key(name) {
@@ -57,16 +58,15 @@ pub(super) fn check(
     }
 }
 
-/// V03 or V11 for the source of a reference.
-fn source(
+/// V03 or V11 for a source that `what` refers to.
+pub(super) fn source(
     indexed: &IndexedPlan<'_>,
     node: &Node,
-    name: &str,
-    reference: &ParamRef,
+    what: &str,
+    from: &NodeId,
     success: bool,
     suggestions: &Suggestions,
 ) -> Option<Diagnostic> {
-    let from = &reference.from;
     let any_of = node.join == Some(Join::AnyOf);
     let (detail, help) = if from.as_str() == ParamRef::WINNER {
         if any_of {
@@ -74,7 +74,7 @@ fn source(
         }
         ("only a node with join: any_of has a winner", "name a node instead")
     } else if indexed.index.find(from).is_none() {
-        let detail = format!("parameter {name} refers to {from}, which the plan does not define");
+        let detail = format!("{what} refers to {from}, which the plan does not define");
         let help = suggestions.help(from.as_str(), names(indexed.plan), "add that node, or refer to another");
         return Some(Diagnostic::new(DiagnosticCode::V03, &node.id, detail, help));
     } else if any_of {
@@ -84,14 +84,15 @@ fn source(
     } else {
         return None;
     };
-    let detail = format!("parameter {name} refers to {from}: {detail}");
+    let detail = format!("{what} refers to {from}: {detail}");
     Some(Diagnostic::new(DiagnosticCode::V11, &node.id, detail, help))
 }
 
-fn path(node: &Node, name: &str, reference: &ParamRef) -> Option<Diagnostic> {
-    let detail = match &reference.path {
-        None => format!("parameter {name} has no path"),
-        Some(path) if !is_path(path) => format!("parameter {name} has the invalid path {path:?}"),
+/// V17 for a path of `what`.
+pub(super) fn check_path(node: &Node, what: &str, path: Option<&str>) -> Option<Diagnostic> {
+    let detail = match path {
+        None => format!("{what} has no path"),
+        Some(path) if !is_path(path) => format!("{what} has the invalid path {path:?}"),
         Some(_) => return None,
     };
     let help = "give keys and list indices separated by dots, such as matches.0.line";

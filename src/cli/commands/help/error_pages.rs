@@ -9,7 +9,7 @@ macro_rules! page {
     };
 }
 
-const PAGES: [(&str, &str); 79] = [
+const PAGES: [(&str, &str); 85] = [
     page!("AUDIT_UNAVAILABLE"),
     page!("BUDGET_CUMULATIVE"),
     page!("CLEARANCE_DENIED"),
@@ -25,6 +25,7 @@ const PAGES: [(&str, &str); 79] = [
     page!("D05"),
     page!("D06"),
     page!("D07"),
+    page!("D08"),
     page!("DENY_BUDGET"),
     page!("EGRESS_FORBIDDEN"),
     page!("EGRESS_LABEL"),
@@ -72,6 +73,12 @@ const PAGES: [(&str, &str); 79] = [
     page!("V24"),
     page!("V25"),
     page!("V26"),
+    page!("V27"),
+    page!("V28"),
+    page!("V29"),
+    page!("V30"),
+    page!("V31"),
+    page!("V32"),
     page!("W01"),
     page!("W02"),
     page!("W03"),

@@ -264,6 +264,7 @@ pub(crate) fn put_node(line: &mut LineBuilder, node: &NodeModel, name: usize, vi
 pub(super) fn word(node: &NodeModel) -> &'static str {
     match (node.state, node.ask.as_str()) {
         (DisplayState::Waiting, "in_doubt") => "in doubt",
+        (DisplayState::Waiting, "wait") => "waits for an answer",
         (DisplayState::Waiting, _) => "waits for a person",
         (DisplayState::Retrying, _) if node.until_ms.is_none() => "mending",
         (state, _) => state.as_str(),

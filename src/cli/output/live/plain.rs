@@ -103,7 +103,15 @@ impl Plain {
             // An orderly shutdown, not a crash.
             "run_recovered" if line.body["count"] == 0 && !was_parked => None,
             "run_recovered" => Some(format!("{time} resumed")),
-            "plan_version" => Some(format!("{time} plan version {}", line.body["version"])),
+            "plan_version" => {
+                let cause = text(&line.body, "cause");
+                let cause = match cause.split_once(':') {
+                    Some(("expand", node)) => format!(": {} is expanded", harmless_line(node)),
+                    Some(("undo", _)) => ": effects are undone".to_owned(),
+                    _ => String::new(),
+                };
+                Some(format!("{time} plan version {}{cause}", line.body["version"]))
+            }
             "out_of_credit" if self.model.out_of_credit => {
                 if self.credits == CreditNotice::None {
                     self.credits = CreditNotice::Pending { at_ms: line.at_ms };
@@ -129,6 +137,7 @@ fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String>
         | DisplayState::Blocked
         | DisplayState::Held => return None,
         DisplayState::Waiting if node.reason == "in_doubt" => ("in doubt", "waiting_human"),
+        DisplayState::Waiting if node.reason == "wait" => ("waits for an answer", "waiting_human"),
         DisplayState::Waiting => ("waits for a person:", "waiting_human"),
         DisplayState::Retrying => ("retrying", "failed_retryable"),
         DisplayState::Executed if node.reason == "reused" => ("reused", "executed"),

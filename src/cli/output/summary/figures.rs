@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{FailureCategory, ModelUsage, RunOutcome};
-use ostler_server::wire::{CallBudgetView, DiagnosisView, Summary};
+use ostler_server::wire::{CallBudgetView, DiagnosisView, ListView, Summary};
 
 use crate::cli::output::cells::{fit, width};
 use crate::cli::output::labels::{self, short_id};
@@ -26,6 +27,12 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
     let states: Vec<String> =
         states.iter().map(|(state, count)| format!("{count} {}", labels::state(state))).collect();
     let mut lines = vec![fit(&format!("  nodes          {}", states.join(", ")), page.columns)];
+    lines.extend(list_lines(page, summary));
+    if !summary.absent.is_empty() {
+        let text = format!("  absent         {} (ruled out by a guard)", summary.absent.join(", "));
+        lines.push(fit(&text, page.columns));
+    }
+    lines.extend(undo_lines(page, summary));
     if summary.cost > 0 {
         let budget = summary.budget.map(|budget| format!(" of {budget}")).unwrap_or_default();
         let text = format!("  cost           {}{budget}", plural(summary.cost as usize, "credit"));
@@ -48,6 +55,44 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
     }
     if verbose {
         lines.extend(schedule_lines(page, summary));
+    }
+    lines
+}
+
+/// Most expanded nodes with a line.
+const LISTS_MAX: usize = 5;
+
+/// How far the children of expanded nodes are.
+fn list_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
+    let line = |(node, list): (&String, &ListView)| {
+        let lost = if list.lost > 0 { format!(", {} lost", list.lost) } else { String::new() };
+        fit(&format!("  {node:<14} {}/{}{lost}", list.executed, list.items), page.columns)
+    };
+    let mut lines: Vec<String> = summary.lists.iter().take(LISTS_MAX).map(line).collect();
+    if summary.lists.len() > LISTS_MAX {
+        lines.push(format!("  … and {} more lists", summary.lists.len() - LISTS_MAX));
+    }
+    lines
+}
+
+/// What undoing the run has come to.
+fn undo_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
+    let Some(undo) = &summary.undo else { return Vec::new() };
+    let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");
+    let done = undo
+        .nodes
+        .iter()
+        .filter(|node| summary.nodes.get(node.as_str()).is_some_and(|state| state == "executed"));
+    let done = format!("{} of {}", done.count(), plural(undo.nodes.len(), "undo"));
+    let mut lines = vec![fit(&format!("  {:<14} {done} executed", undo.state.as_str()), page.columns)];
+    if !undo.without.is_empty() {
+        lines.push(fit(&format!("  without undo   {}", names(&undo.without)), page.columns));
+    }
+    if !undo.unsure.is_empty() {
+        lines.push(fit(
+            &format!("  unsure         {}: look at what they did, and undo it by hand", names(&undo.unsure)),
+            page.columns,
+        ));
     }
     lines
 }

@@ -1,7 +1,7 @@
 //! What a run waits for: people, credits, rates of models, another run.
 
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientRow, RateWaitView, Summary};
+use ostler_server::wire::{ClientRow, RateWaitView, Summary, WaitView};
 
 use crate::cli::output::approval::{budget_answers, budget_deadline, deadline_text, dependents, is_expired};
 use crate::cli::output::cells::{fit, fit_name};
@@ -9,7 +9,7 @@ use crate::cli::output::hints::{DigestSource, answer_commands};
 use crate::cli::output::labels::short_id;
 use crate::cli::output::summary::Page;
 use crate::cli::output::terminal::Style;
-use crate::cli::output::units::elapsed;
+use crate::cli::output::units::{date, elapsed};
 use crate::cli::output::{credits, hints, labels};
 
 /// Text for a run that comes after another run of its agent.
@@ -36,6 +36,26 @@ pub(crate) fn rate_wait_lines(waits: &[RateWaitView], columns: usize) -> Vec<Str
     let mut lines: Vec<String> = waits.iter().take(RATE_WAITS_MAX).map(text).collect();
     if waits.len() > RATE_WAITS_MAX {
         lines.push(format!("  … and {} more calls", waits.len() - RATE_WAITS_MAX));
+    }
+    lines
+}
+
+/// Most waits that are listed.
+const WAITS_MAX: usize = 3;
+
+/// Formats the nodes that wait for an answer from outside.
+fn event_wait_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    for WaitView { node, deadline_ms } in summary.waits.iter().take(WAITS_MAX) {
+        let until = deadline_ms.map(|at| format!(" until {}", date(at))).unwrap_or_default();
+        lines.push(fit(&format!("  {node} waits for an answer{until}"), page.columns));
+        if !summary.past {
+            let run = short_id(&summary.run);
+            lines.push(format!("    {}", hints::command("answer", &[run, node], "--value JSON")));
+        }
+    }
+    if summary.waits.len() > WAITS_MAX {
+        lines.push(format!("  … and {} more waits", summary.waits.len() - WAITS_MAX));
     }
     lines
 }
@@ -99,6 +119,7 @@ pub(crate) fn waiting_lines(
         });
         lines.extend(answers);
     }
+    lines.extend(event_wait_lines(page, summary));
     lines.extend(rate_wait_lines(&summary.rate_waits, page.columns));
     lines.extend(summary.blocked_by.as_deref().map(blocked_by_text));
     let resume = format!("{} resumes it", hints::resume(&summary.run));

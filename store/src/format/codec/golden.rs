@@ -213,6 +213,7 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.push(Event::GrantRevoked { client, grant: "g1".into(), by });
     samples.push(gate_verdict());
     samples.extend(edits());
+    plan_language(&mut samples);
     samples
 }
 
@@ -474,6 +475,47 @@ fn call_budget(samples: &mut Vec<Event>) {
     samples.extend([own, shared].map(Event::CallTerms));
 }
 
+/// Guards, expansion, waits and undo.
+fn plan_language(samples: &mut Vec<Event>) {
+    let causes = [ChangeCause::Expand(node()), ChangeCause::UndoPolicy, ChangeCause::UndoOperator];
+    samples
+        .extend(causes.map(|cause| Event::PlanVersion(PlanVersion { version: 2, cause, revision: json() })));
+    let refusals = [PlanRefusal::UndoLive, PlanRefusal::UndoNothing];
+    samples.extend(refusals.map(|step| Event::PlanRefused { version: 1, step }));
+    use TransitionReason as R;
+    let moves = [
+        (NodeState::Pending, NodeState::Skipped, R::GuardFalse),
+        (NodeState::Running, NodeState::Skipped, R::CollectorEnded),
+        (NodeState::Running, NodeState::WaitingHuman, R::Wait),
+        (NodeState::WaitingHuman, NodeState::Executed, R::Answered),
+    ];
+    samples.extend(moves.map(|(from, to, reason)| {
+        Event::NodeTransition(NodeTransition { node: node(), version: 1, from, to, reason, attempt: 1 })
+    }));
+    let (kind, deadline) = (HumanRequestKind::Wait, Some(9));
+    samples.push(Event::HumanRequest(HumanRequest { node: node(), kind, deadline, shown: None }));
+    use FailureCategory as C;
+    samples.extend([C::GuardError, C::ExpandError, C::Deadline].map(|category| {
+        let failure = Failure { category, message: "no field".into() };
+        Event::NodeFault { node: node(), failure }
+    }));
+    use AnswerVerdict as V;
+    samples.extend([V::Accepted, V::Invalid, V::Kept, V::Full, V::Duplicate, V::Late, V::Unknown].map(
+        |verdict| {
+            let output =
+                Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+            Event::WaitAnswered(Box::new(WaitAnswer {
+                node: node(),
+                id: (verdict != V::Late).then(|| "evt-1".into()),
+                verdict,
+                output: (verdict == V::Accepted).then_some(output),
+                by: "ann".into(),
+                was_kept: verdict == V::Invalid,
+            }))
+        },
+    ));
+}
+
 fn model_call() -> ModelCall {
     ModelCall {
         model: "default".into(),
@@ -628,13 +670,15 @@ fn kind(event: &Event) -> u8 {
         Event::GrantRevoked { .. } => 59,
         Event::GateVerdict(_) => 60,
         Event::ArtifactEdited(_) => 61,
+        Event::NodeFault { .. } => 62,
+        Event::WaitAnswered(_) => 63,
     }
 }
 
-const KINDS: u8 = 62;
+const KINDS: u8 = 64;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 8] = [117, 119, 123, 123, 143, 145, 165, 167];
+const KNOWN: [usize; 8] = [117, 119, 123, 123, 143, 145, 165, 187];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,0 +1,105 @@
+//! Answers from outside to nodes that wait for them.
+
+use std::sync::{Arc, OnceLock};
+
+use ostler_kernel::event::AnswerVerdict;
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::RunRowStatus;
+use ostler_kernel::run::ANSWER_ID_BYTES_MAX;
+use serde_json::Value;
+
+use crate::api::system::System;
+use crate::base::error::RunError;
+use crate::base::limits::WAIT_ANSWERS_MAX;
+use crate::messages::agent::Request;
+use crate::messages::answer::BY_BYTES_MAX;
+use crate::messages::wait_answer::WaitAnswerRequest;
+use crate::run::suspended_runs;
+
+/// A value from outside for a node that waits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitAnswer {
+    /// The value.
+    pub value: Value,
+    /// The sender's id of the answer, up to [`ANSWER_ID_BYTES_MAX`] bytes: a repeated delivery is recognised by it.
+    pub id: Option<String>,
+    /// Name of the operator who answers, up to [`BY_BYTES_MAX`] bytes; empty for a stranger with the address of the node.
+    pub by: String,
+}
+
+impl WaitAnswer {
+    fn check(&self) -> Result<(), RunError> {
+        let bad = |text: &str, most: usize| text.len() > most || text.chars().any(char::is_control);
+        if self.id.as_deref().is_some_and(|id| id.is_empty() || bad(id, ANSWER_ID_BYTES_MAX)) {
+            let what = format!(
+                "the id of an answer has 1 to {ANSWER_ID_BYTES_MAX} bytes without control characters"
+            );
+            return Err(RunError::Said(what));
+        }
+        if bad(&self.by, BY_BYTES_MAX) {
+            return Err(RunError::Said(format!("who answers is named in at most {BY_BYTES_MAX} bytes")));
+        }
+        Ok(())
+    }
+}
+
+impl System {
+    /// Gives a value to a node of kind wait, or keeps it until the node waits. Also to a suspended run, which stays suspended.
+    /// Durable on return; a repetition with the same id is a [`AnswerVerdict::Duplicate`].
+    ///
+    /// # Errors
+    ///
+    /// The run is unknown or cannot be read, or the value is too large. What becomes of a readable answer is no error.
+    pub async fn answer_wait(
+        &self,
+        run: RunId,
+        node: NodeId,
+        answer: WaitAnswer,
+    ) -> Result<AnswerVerdict, RunError> {
+        answer.check()?;
+        let Ok(_turn) = self.services.wait_answers.try_acquire() else {
+            return Err(RunError::Crowded(WAIT_ANSWERS_MAX));
+        };
+        let row = self.row(run)?;
+        if let RunRowStatus::Closed(_) | RunRowStatus::Quarantined(_) = row.status {
+            return self.late(run, &node, answer.id.as_deref()).await;
+        }
+        let WaitAnswer { value, id, by } = answer;
+        let kept = self.services.results.keep(&value).await;
+        let output = kept.map_err(|failure| RunError::Result(failure.message))?;
+        let (value, verdict) = (Arc::new(value), Arc::new(OnceLock::new()));
+        let request = WaitAnswerRequest {
+            node: node.clone(),
+            id: id.clone(),
+            value,
+            output,
+            by,
+            verdict: Arc::clone(&verdict),
+        };
+        let decided = if self.rests(run) {
+            let position = suspended_runs::answer_wait(&self.services, &row, &request);
+            match position {
+                Ok(position) => {
+                    self.services.journal.durable(position).await?;
+                    // Only a run that nobody suspended goes on by itself.
+                    if row.status == RunRowStatus::Open { self.take_up(run, false) } else { Ok(()) }
+                }
+                Err(error) => Err(error),
+            }
+        } else {
+            self.until_answered(run, || Box::pin(self.tell(run, Request::WaitAnswer(request.clone())))).await
+        };
+        match (decided, verdict.get()) {
+            (Ok(()), Some(verdict)) => Ok(*verdict),
+            // The run ended before the answer was decided.
+            (Ok(()) | Err(RunError::Over), None) => self.late(run, &node, id.as_deref()).await,
+            (Err(RunError::Over), Some(verdict)) => Ok(*verdict),
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    async fn late(&self, run: RunId, node: &NodeId, id: Option<&str>) -> Result<AnswerVerdict, RunError> {
+        let view = self.view(run, None).await?;
+        Ok(view.run.answer_verdict(node, id, false))
+    }
+}

@@ -1,0 +1,211 @@
+//! Compensation: how the effect of a node is undone, and the nodes that do it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::contract_rules::{PatternBudget, normalise_rules};
+use super::delta::Revision;
+use super::diagnostic::{Diagnostic, DiagnosticCode};
+use super::pointer::Pointer;
+use super::{
+    Approval, Dep, HumanDuration, Idempotency, Join, Kind, Made, Method, Node, On, ParamRef, Plan, Rule,
+    RuleDraft, Settings,
+};
+use crate::id::{NodeId, Ticks};
+use crate::json::Object;
+
+/// The action that undoes the effect of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Undo {
+    /// The tool.
+    pub tool: String,
+    /// Literal parameters.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub params: Object,
+    /// Parameters from the node's own result (`$self`) or that of a node it depends on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub param_refs: BTreeMap<String, ParamRef>,
+    /// Permitted reaction to a lost result; `None`: that of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idem: Option<Idempotency>,
+    /// Timeout of an attempt, in ticks; `None`: that of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Ticks>,
+    /// Retries; `None`: those of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<i64>,
+    /// Rules for the result.
+    pub contract: Vec<Rule>,
+    /// Moment to ask a person: never, or before.
+    #[serde(default)]
+    pub approval: Approval,
+    /// Longest wait for a person, in ticks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub human_timeout: Option<Ticks>,
+}
+
+fn is_empty(params: &Object) -> bool {
+    params.is_empty()
+}
+
+impl Undo {
+    /// The source "the result of the node itself" in the references of an undo.
+    pub const SELF: &'static str = "$self";
+
+    /// Longest id of a node with an undo, in bytes: the id of its undo node is longer.
+    pub const ID_BYTES_MAX: usize = 59;
+}
+
+/// An undo as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UndoDraft {
+    #[serde(default)]
+    tool: Option<String>,
+    #[serde(default)]
+    params: Option<Map<String, Value>>,
+    #[serde(default)]
+    param_refs: Option<BTreeMap<String, ParamRef>>,
+    #[serde(default)]
+    idem: Option<Idempotency>,
+    #[serde(default)]
+    timeout: Option<HumanDuration>,
+    #[serde(default)]
+    retries: Option<i64>,
+    #[serde(default)]
+    contract: Option<Vec<RuleDraft>>,
+    #[serde(default)]
+    approval: Option<Approval>,
+    #[serde(default)]
+    human_timeout: Option<HumanDuration>,
+}
+
+/// Reads the `undo` of a node as written. What is malformed is a V30.
+pub(super) fn read(
+    node: &NodeId,
+    written: &Value,
+    settings: &Settings<'_>,
+    room: &mut PatternBudget,
+    place: &dyn Fn() -> Pointer,
+    faults: &mut Vec<Diagnostic>,
+) -> Option<Box<Undo>> {
+    let help = "write {tool: TOOL, params: .., param_refs: ..}, and idem, timeout, retries, contract, approval or human_timeout \
+                where they differ from the node's";
+    let mut fault = |detail: String| {
+        faults.push(Diagnostic::new(DiagnosticCode::V30, node, detail, help).at(&place()));
+    };
+    let draft: UndoDraft = match serde_json::from_value(written.clone()) {
+        Ok(draft) => draft,
+        Err(error) => {
+            fault(format!("undo: {error}"));
+            return None;
+        }
+    };
+    let Some(tool) = draft.tool else {
+        fault("undo has no `tool`".to_owned());
+        return None;
+    };
+    let second = settings.ticks_per_second;
+    let params: Object = draft.params.unwrap_or_default().into();
+    let known = if settings.real_run {
+        settings.tools.and_then(|tools| tools.defaults(&tool, &params))
+    } else {
+        None
+    };
+    let result = known.as_ref().and_then(|known| known.result_schema.clone());
+    let contract = match draft.contract {
+        None => vec![Rule { method: Method::Schema, p: None, spec: result }],
+        Some(rules) => {
+            let contract = || place().key("contract");
+            normalise_rules(node, rules, settings.real_run.then_some(room), &contract, faults)
+        }
+    };
+    Some(Box::new(Undo {
+        idem: draft.idem.or(known.map(|known| known.idem)),
+        tool,
+        params,
+        param_refs: draft.param_refs.unwrap_or_default(),
+        timeout: draft.timeout.map(|span| span.ticks(second)),
+        retries: draft.retries,
+        contract,
+        approval: draft.approval.unwrap_or_default(),
+        human_timeout: draft.human_timeout.map(|span| span.ticks(second)),
+    }))
+}
+
+/// Id of the node that undoes `node` in a round.
+fn undo_id(node: &NodeId, round: u32) -> NodeId {
+    match round {
+        1 => NodeId::new(format!("undo.{node}")),
+        round => NodeId::new(format!("undo{round}.{node}")),
+    }
+}
+
+/// True for a name that only nodes of the engine's own undo may have.
+pub(super) fn is_undo_name(id: &str) -> bool {
+    let rest = id.strip_prefix("undo").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    rest.and_then(|rest| rest.strip_prefix('.')).is_some_and(|node| !node.is_empty())
+}
+
+/// The version that undoes `nodes` of the plan, by index, in that order. `descendants`: per index, the nearest descendants among
+/// them. No rule and no limit refuses it.
+pub(crate) fn undo_round(
+    plan: &Plan,
+    round: u32,
+    nodes: &[usize],
+    descendants: &dyn Fn(usize) -> Vec<usize>,
+) -> Revision {
+    let turns = nodes.iter().enumerate();
+    let mut added: Vec<Node> = turns
+        .filter_map(|(turn, &at)| {
+            let node = &plan.nodes[at];
+            let below = descendants(at).into_iter().map(|at| undo_id(&plan.nodes[at].id, round));
+            Some(undo_node(node, node.undo.as_deref()?, round, turn as u32, below.collect()))
+        })
+        .collect();
+    added.sort_by(|a, b| a.id.cmp(&b.id));
+    Revision { nodes: added, outputs: None, outputs_declared: plan.outputs_declared, cancel: Vec::new() }
+}
+
+fn undo_node(node: &Node, undo: &Undo, round: u32, turn: u32, below: BTreeSet<NodeId>) -> Node {
+    let mut param_refs = undo.param_refs.clone();
+    for reference in param_refs.values_mut().filter(|reference| reference.from.as_str() == Undo::SELF) {
+        reference.from = node.id.clone();
+    }
+    let sources: BTreeSet<&NodeId> = param_refs.values().map(|reference| &reference.from).collect();
+    let sources = sources.into_iter().filter(|&source| *source != node.id);
+    let before = std::iter::once(&node.id).chain(sources).cloned().chain(below);
+    let deps = before.map(|n| Dep { n, on: On::Success }).collect();
+    Node {
+        id: undo_id(&node.id, round),
+        kind: Kind::Tool,
+        tool: Some(undo.tool.clone()),
+        model: None,
+        deps,
+        join: Some(Join::AllOf),
+        dispatch: Default::default(),
+        params: undo.params.clone(),
+        param_refs,
+        reads: Vec::new(),
+        contract: undo.contract.clone(),
+        effect: node.effect,
+        impact: node.impact,
+        idem: undo.idem.unwrap_or(node.idem),
+        tests: None,
+        timeout: undo.timeout.unwrap_or(node.timeout),
+        heartbeat_timeout: None,
+        retries: undo.retries.unwrap_or(node.retries),
+        patches: 0,
+        approval: undo.approval,
+        human_timeout: undo.human_timeout,
+        fallback: None,
+        when: Vec::new(),
+        for_each: None,
+        deadline: None,
+        undo: None,
+        made: Some(Box::new(Made::Undo { of: node.id.clone(), round, turn })),
+    }
+}

@@ -1,0 +1,133 @@
+//! Waits: nodes whose result is an answer from outside.
+//!
+//! An answer is refused, never the run: the verdict goes to the sender, and only an accepted one moves the node. What comes before
+//! the node waits is kept, up to a limit, because events do not wait for the engine.
+
+use super::Run;
+use super::decision::Decision;
+use super::node_status::{KeptAnswer, NodeStatus};
+use crate::event::{AnswerVerdict, Event, HumanRequestKind, Output, WaitAnswer};
+use crate::id::NodeId;
+use crate::plan::Kind;
+use crate::run::{FailureCategory, NodeState, TransitionReason};
+
+/// Refused answers of one node that are recorded. The sender of a further one is told the same.
+pub const REFUSED_ANSWERS_RECORDED_MAX: u32 = 100;
+
+/// Longest id of an answer, in bytes.
+pub const ANSWER_ID_BYTES_MAX: usize = 128;
+
+/// An answer from outside to a node that waits, or will.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutsideAnswer {
+    /// The node.
+    pub node: NodeId,
+    /// The sender's id of the answer: a repeated delivery is recognised by it.
+    pub id: Option<String>,
+    /// The value; `None` for one that was not stored because nothing would come of it.
+    pub output: Option<Output>,
+    /// The value passes the contract of the node. Judged only if the node waits.
+    pub holds: bool,
+    /// Who answered: the name of an operator, or nothing for a stranger with the address.
+    pub by: String,
+}
+
+impl Run {
+    /// What would become of an answer that arrives now. `holds`: it passes the contract.
+    pub fn answer_verdict(&self, node: &NodeId, id: Option<&str>, holds: bool) -> AnswerVerdict {
+        let Some(at) = self.position(node).filter(|&at| self.plan.nodes[at].kind == Kind::Wait) else {
+            return AnswerVerdict::Unknown;
+        };
+        let instance = &self.instances[at];
+        let wait = instance.wait.as_deref();
+        match instance.status {
+            NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, .. } if holds => AnswerVerdict::Accepted,
+            NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, .. } => AnswerVerdict::Invalid,
+            _ if instance.is_live() => {
+                let kept = wait.map_or(0, |wait| wait.kept.len());
+                if kept < self.plan.policy.max_kept as usize {
+                    AnswerVerdict::Kept
+                } else {
+                    AnswerVerdict::Full
+                }
+            }
+            _ => {
+                let accepted = wait.and_then(|wait| wait.accepted.as_deref());
+                if id.is_some() && id == accepted { AnswerVerdict::Duplicate } else { AnswerVerdict::Late }
+            }
+        }
+    }
+
+    /// The answers that a node keeps for the begin of its wait, in the order of their arrival.
+    pub fn kept_answers(&self, node: &NodeId) -> &[KeptAnswer] {
+        self.instance(node).and_then(|instance| instance.wait.as_deref()).map_or(&[], |wait| &wait.kept)
+    }
+
+    /// True if the node waits for an answer from outside.
+    pub fn waits_for_answer(&self, node: &NodeId) -> bool {
+        let status = self.instance(node).map(|instance| &instance.status);
+        matches!(status, Some(NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, .. }))
+    }
+
+    /// True if refused answers of the node are still recorded.
+    fn records_refusals(&self, node: &NodeId) -> bool {
+        let wait = self.instance(node).and_then(|instance| instance.wait.as_deref());
+        wait.is_none_or(|wait| wait.refused < REFUSED_ANSWERS_RECORDED_MAX)
+    }
+
+    pub(super) fn apply_wait_answer(&mut self, at: usize, answer: &WaitAnswer) {
+        let instance = &mut self.instances[at];
+        let wait = instance.wait.get_or_insert_default();
+        if answer.was_kept && !wait.kept.is_empty() {
+            wait.kept.remove(0);
+        }
+        match (answer.verdict, &answer.output) {
+            (AnswerVerdict::Accepted, output) => {
+                wait.accepted.clone_from(&answer.id);
+                instance.output.clone_from(output);
+            }
+            (AnswerVerdict::Kept, Some(output)) => {
+                let (id, by) = (answer.id.clone(), answer.by.clone());
+                wait.kept.push(KeptAnswer { id, output: output.clone(), by });
+            }
+            _ => wait.refused += 1,
+        }
+    }
+}
+
+impl Decision<'_, '_, '_> {
+    pub(super) fn wait_answer(&mut self, answer: OutsideAnswer) {
+        let verdict = self.run.answer_verdict(&answer.node, answer.id.as_deref(), answer.holds);
+        self.settle_answer(answer, verdict, false);
+    }
+
+    /// Judges the first kept answer of a node.
+    pub(super) fn kept_answer(&mut self, node: &NodeId, holds: bool) {
+        let Some(KeptAnswer { id, output, by }) = self.run.kept_answers(node).first().cloned() else {
+            return;
+        };
+        let verdict = self.run.answer_verdict(node, id.as_deref(), holds);
+        let answer = OutsideAnswer { node: node.clone(), id, output: Some(output), holds, by };
+        self.settle_answer(answer, verdict, true);
+    }
+
+    fn settle_answer(&mut self, answer: OutsideAnswer, verdict: AnswerVerdict, was_kept: bool) {
+        let OutsideAnswer { node, id, output, by, .. } = answer;
+        let Some(at) = self.run.position(&node) else { return };
+        let counts = matches!(verdict, AnswerVerdict::Accepted | AnswerVerdict::Kept);
+        if verdict == AnswerVerdict::Unknown || !counts && !was_kept && !self.run.records_refusals(&node) {
+            return;
+        }
+        let output = output.filter(|_| counts);
+        self.emit(Event::WaitAnswered(Box::new(WaitAnswer { node, id, verdict, output, by, was_kept })));
+        if verdict == AnswerVerdict::Accepted {
+            self.transit(at, NodeState::Executed, TransitionReason::Answered);
+        }
+    }
+
+    /// Fails a wait whose deadline passed: an event that did not come is news about the world.
+    pub(super) fn deadline_passed(&mut self, at: usize) {
+        let message = "no answer came before the deadline".to_owned();
+        self.fail_unstarted(at, FailureCategory::Deadline, message);
+    }
+}
