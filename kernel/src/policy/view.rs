@@ -138,7 +138,7 @@ impl<'a> View<'a> {
 
     /// True if the run has no answer and no step of its plan was begun.
     pub(crate) fn did_nothing(self) -> bool {
-        !self.run.outputs_executed() && self.work().all(|(_, instance)| instance.attempts == 0)
+        !self.run.outputs_settled() && self.work().all(|(_, instance)| instance.attempts == 0)
     }
 
     /// True if the time of the run is up.

@@ -9,7 +9,7 @@ macro_rules! page {
     };
 }
 
-const PAGES: [(&str, &str); 85] = [
+const PAGES: &[(&str, &str)] = &[
     page!("AUDIT_UNAVAILABLE"),
     page!("BUDGET_CUMULATIVE"),
     page!("CLEARANCE_DENIED"),
