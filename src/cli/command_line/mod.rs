@@ -195,7 +195,7 @@ enum Command {
         after_help = "Examples:\n  ostler lineage @last memo --up\n  ostler lineage @last criteria --down"
     )]
     Lineage(lineage::LineageArgs),
-    /// Compare two runs: states, the work of each node, and results line by line
+    /// Compare two runs: states, work and results of their nodes
     #[command(after_help = "Example:\n  ostler diff 0198f3c2 @last")]
     Diff(diff::DiffArgs),
     /// Print the result of a node

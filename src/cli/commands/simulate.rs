@@ -82,7 +82,7 @@ enum What {
         after_help = "Examples:\n  ostler simulate gate cases.jsonl\n  ostler simulate gate cases.jsonl --check"
     )]
     Gate(FileArgs),
-    /// Decide what revisions of a plan reuse and execute, one JSON object per line
+    /// Decide what revisions of a plan reuse and execute
     ///
     /// A line is a case: an `id`, a `plan`, the functions of its nodes as `fns`, the outside world as
     /// `sources`, and `revisions`. A revision continues a `run` or starts one, and applies operations as
