@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use ostler::config::Config;
 use ostler::kernel::plan::{
-    Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, NodeDraft, On,
+    Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, NodeDraft, On, OnFailure,
     PLAN_PATTERNS_BYTES_MAX, ParamRef, PlanDraft, Policy, PolicyDraft, RuleDraft, Settings,
 };
 use ostler::kernel::{contract, template};
@@ -143,6 +143,8 @@ fn the_defaults_are_what_a_real_run_takes() {
             }
             ("backoff_base", ms) => format!("{ms}ms"),
             ("backoff_cap", ms) => format!("{}s", ms.as_i64().unwrap() / 1_000),
+            // Left out of records where it is the default.
+            ("on_failure", Value::Null) => format!("`{}`", words::<OnFailure>()[0]),
             (_, Value::Null) => "none".to_owned(),
             (_, Value::String(word)) => format!("`{word}`"),
             (_, number) => number.to_string(),
