@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use ostler::config::Config;
 use ostler::kernel::plan::{
-    Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, NodeDraft, On, OnFailure,
-    PLAN_PATTERNS_BYTES_MAX, ParamRef, PlanDraft, Policy, PolicyDraft, RuleDraft, Settings,
+    Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, KEPT_ANSWERS_MAX, Kind, Method, NodeDraft,
+    On, OnFailure, PLAN_PATTERNS_BYTES_MAX, ParamRef, PlanDraft, Policy, PolicyDraft, RuleDraft, Settings,
 };
 use ostler::kernel::{contract, template};
 use ostler::{config, plan_file};
@@ -143,7 +143,8 @@ fn the_defaults_are_what_a_real_run_takes() {
             }
             ("backoff_base", ms) => format!("{ms}ms"),
             ("backoff_cap", ms) => format!("{}s", ms.as_i64().unwrap() / 1_000),
-            // Left out of records where it is the default.
+            // Left out of records where they are the default.
+            ("max_kept", Value::Null) => KEPT_ANSWERS_MAX.to_string(),
             ("on_failure", Value::Null) => format!("`{}`", words::<OnFailure>()[0]),
             (_, Value::Null) => "none".to_owned(),
             (_, Value::String(word)) => format!("`{word}`"),
