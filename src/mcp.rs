@@ -1,4 +1,4 @@
-//! The MCP servers of a configuration, and the definitions of their tools that were accepted.
+//! The MCP servers of a configuration, with the accepted definitions of their tools.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,15 +9,15 @@ use ostler_drivers::cage::SandboxConfig;
 use ostler_drivers::mcp::{Acceptance, Listing, McpConfig, McpServer, Pins, Place, tools};
 use ostler_kernel::port::{Device, Tool};
 
-/// The configured MCP servers. None runs until a call of one of its tools.
+/// The configured MCP servers. A server starts with the first call of one of its tools.
 #[derive(Debug, Clone, Default)]
 pub struct McpServers {
     servers: Vec<Arc<McpServer>>,
 }
 
 impl McpServers {
-    /// The servers of a configuration in `folder`. The accepted tools are kept in the data folder; without one, as long as this
-    /// value.
+    /// The servers of a configuration in `folder`. Accepted tools are kept in the data folder; without a data folder, in this value
+    /// alone.
     ///
     /// # Errors
     ///
@@ -63,16 +63,16 @@ impl McpServers {
         self.servers.iter().map(|server| Arc::clone(server) as Arc<dyn Device>).collect()
     }
 
-    /// Servers of which nobody accepted any tool yet.
+    /// Servers without accepted tools.
     pub fn new_ones(&self) -> impl Iterator<Item = &Arc<McpServer>> {
         self.servers.iter().filter(|server| server.accepted().is_none())
     }
 
-    /// Starts a server that is new, and accepts the tools that it lists: its first list is what the operator configured.
+    /// Starts a new server, and accepts the listed tools: the operator has just configured the server.
     ///
     /// # Errors
     ///
-    /// Why the server has no tools.
+    /// The server does not start, or the acceptance cannot be stored.
     pub async fn accept_first(&self, server: &McpServer) -> Result<Listing, String> {
         let listing = server.look().await?;
         let first = Acceptance { tools: listing.tools.clone(), removed: Vec::new() };

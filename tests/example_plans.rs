@@ -357,6 +357,26 @@ fn what_was_provisioned_is_taken_back_when_the_check_fails_and_on_demand() {
 }
 
 #[test]
+fn an_undo_that_fails_in_part_is_no_success() {
+    let (data, site) = (TempDir::new().unwrap(), folder(&[("taken/note.txt", "a folder\n")]));
+    let plan = site.path().join("plan.json");
+    // The undo writes a file where a folder is.
+    let undo =
+        serde_json::json!({"tool": "fs.write", "params": {"path": "taken", "text": "x", "mode": "replace"}});
+    let node = serde_json::json!({"id": "note", "tool": "fs.write", "undo": undo,
+        "params": {"path": "note.txt", "text": "x", "mode": "replace"}});
+    std::fs::write(&plan, serde_json::json!({"id": "p", "nodes": [node]}).to_string()).unwrap();
+    let mut run = ostler(data.path());
+    let run = run.arg("run").arg(&plan).arg("--workspace").arg(site.path()).output().unwrap();
+    assert!(run.status.success(), "{}", text(&run));
+    let undone = ostler(data.path()).args(["undo", "@last", "--json"]).output().unwrap();
+    assert_eq!(undone.status.code(), Some(1), "{}", text(&undone));
+    let shown = ostler(data.path()).args(["show", "@last", "--json"]).output().unwrap();
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((&shown["outcome"], &shown["undo"]["state"]), (&"succeeded".into(), &"partly".into()));
+}
+
+#[test]
 fn a_payment_is_answered_from_another_terminal_once_and_what_breaks_its_contract_is_refused() {
     let data = TempDir::new().unwrap();
     let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans/payment.yaml");

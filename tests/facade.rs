@@ -153,7 +153,7 @@ async fn a_process_without_the_program_of_a_run_leaves_the_run_alone() {
     assert!(ostler(&["approvals"]).contains("opened by step \"publish\" of call of run"));
 
     let os = start().await.unwrap();
-    // The question is a run of its own, and newer.
+    // The question is a run of its own, newer than the asking run.
     let open: Vec<_> = os.open_runs().unwrap().iter().map(|run| run.id()).collect();
     assert_eq!((open.len(), open[1]), (2, id));
     let asked = os.approvals().await.unwrap();

@@ -1,4 +1,4 @@
-//! Calls that an outside authority clears, and the verdicts of calls amid attempts.
+//! Calls with clearance by an outside authority, and the verdicts on calls within attempts.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -6,15 +6,14 @@ mod common;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{config, plan, until};
+use common::{config, plan, until, verdicts};
 use ostler_actors::{Submission, System, SystemConfig};
-use ostler_kernel::event::{Event, verify_verdicts};
+use ostler_kernel::event::verify_verdicts;
 use ostler_kernel::gate::{CallClass, DenialCode, GatePolicy, GateRules, Permit};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
-    BoxFuture, CallContext, ClearanceAuthority, Journal, PolicySource, Seq, StreamId, Tool, ToolResult,
-    ToolSpec,
+    BoxFuture, CallContext, ClearanceAuthority, PolicySource, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
@@ -60,7 +59,7 @@ impl Tool for Put {
     }
 }
 
-/// An authority that says this, once it is let go.
+/// An authority with a fixed answer; with `holds`, the answer waits for a notification.
 struct Authority {
     says: Result<(), DenialCode>,
     asked: Mutex<Vec<Value>>,
@@ -91,7 +90,7 @@ impl ClearanceAuthority for Shared {
     }
 }
 
-/// The policy in force, once more.
+/// A source that returns the same policy again.
 struct Same(GatePolicy);
 
 impl PolicySource for Same {
@@ -135,13 +134,7 @@ impl World {
 
     /// Node, tool, answer and code of each verdict.
     fn answers(&self, run: RunId) -> Vec<String> {
-        let row = self.journal.run(run).unwrap().unwrap();
-        let records = self.journal.read(StreamId::run(&row.client, run), Seq(0), usize::MAX).unwrap();
-        let verdicts = records.into_iter().filter_map(|record| match record.event {
-            Event::GateVerdict(verdict) => Some(*verdict),
-            _ => None,
-        });
-        let verdicts: Vec<_> = verdicts.collect();
+        let verdicts = verdicts(&self.journal, run);
         assert_eq!(verify_verdicts(&verdicts), Ok(verdicts.len()));
         let told =
             verdicts.iter().map(|it| format!("{} {} {} {}", it.node, it.tool, it.answer.as_str(), it.code));

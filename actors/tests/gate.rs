@@ -5,20 +5,18 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{config, plan, states, until};
+use common::{config, plan, states, until, verdicts};
 use ostler_actors::{Answer, Submission, System, SystemConfig};
-use ostler_kernel::event::{Event, GateVerdict, verify_verdicts};
+use ostler_kernel::event::{GateVerdict, verify_verdicts};
 use ostler_kernel::gate::{CallClass, GatePolicy, GateRules, Permit};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{
-    BoxFuture, CallContext, Journal, LockdownStore, Seq, StreamId, Tool, ToolResult, ToolSpec,
-};
+use ostler_kernel::port::{BoxFuture, CallContext, LockdownStore, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
-/// A tool that counts its calls.
+/// A tool that records the parameters of its calls.
 struct Told {
     spec: ToolSpec,
     reads_strangers: bool,
@@ -86,13 +84,7 @@ impl World {
     }
 
     fn verdicts(&self, run: RunId) -> Vec<GateVerdict> {
-        let row = self.journal.run(run).unwrap().unwrap();
-        let records = self.journal.read(StreamId::run(&row.client, run), Seq(0), usize::MAX).unwrap();
-        let verdicts = records.into_iter().filter_map(|record| match record.event {
-            Event::GateVerdict(verdict) => Some(*verdict),
-            _ => None,
-        });
-        verdicts.collect()
+        verdicts(&self.journal, run)
     }
 
     /// Node, answer and code of each verdict.

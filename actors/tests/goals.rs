@@ -13,10 +13,10 @@ use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::json;
-use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, PlanDraft, PolicyDraft};
+use ostler_kernel::plan::{Effect, HumanDuration, Idempotency};
 use ostler_kernel::policy::{
-    ANSWER_TOKENS_RESERVED, Aggregator, BaseTokens, Budgets, ContextForm, Decider, Decision, GOAL_LIMIT,
-    GoalModels, GoalTerms, Mode, OperatorAnswer, View, opening_plan,
+    ANSWER_TOKENS_RESERVED, Aggregator, BaseTokens, Budgets, ContextForm, Decider, Decision, GoalModels,
+    GoalTerms, Mode, OperatorAnswer, View,
 };
 use ostler_kernel::port::{
     BoxFuture, CallContext, Journal, Recorded, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
@@ -83,17 +83,7 @@ async fn ask_within(
     terms: GoalTerms,
     budget: Option<u64>,
 ) -> RunId {
-    let limit = Some(GOAL_LIMIT);
-    let policy = PolicyDraft {
-        max_nodes: limit,
-        max_versions: limit,
-        max_depth: limit,
-        max_replans: Some(0),
-        backoff_base: Some(HumanDuration::Whole(0)),
-        ..PolicyDraft::default()
-    };
-    let draft = PlanDraft { policy: Some(policy), ..opening_plan(&terms) };
-    let plan = draft.validate(&system.settings()).unwrap();
+    let plan = common::goal_draft(&terms).validate(&system.settings()).unwrap();
     let goal = Some(Arc::new(terms));
     let submission = Submission { workspace: folder.into(), goal, budget, ..Submission::plan(plan) };
     system.submit(submission).await.unwrap()

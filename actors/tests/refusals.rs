@@ -1,4 +1,4 @@
-//! What a model sees of a denied call: the same bytes as of a call that its tool refuses, and no word of the policy.
+//! A denied call gives a model the same bytes as a call that its tool refuses, and no word of the policy.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -11,10 +11,8 @@ use ostler_actors::{Submission, System, SystemConfig};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, DenialCode, GatePolicy, GateRules, Permit, REFUSAL};
-use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, PlanDraft, PolicyDraft};
-use ostler_kernel::policy::{
-    Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, Mode, opening_plan,
-};
+use ostler_kernel::plan::{Effect, HumanDuration, Idempotency};
+use ostler_kernel::policy::{Aggregator, BaseTokens, Budgets, ContextForm, GoalModels, GoalTerms, Mode};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::FailureCategory;
 use ostler_store::MemoryJournal;
@@ -58,7 +56,7 @@ impl Tool for Pay {
     }
 }
 
-/// A model that keeps what it is asked.
+/// A model that records each request.
 struct Recorded {
     model: Arc<dyn Tool>,
     asked: Arc<Mutex<Vec<String>>>,
@@ -101,7 +99,7 @@ fn terms(mode: Mode) -> GoalTerms {
     }
 }
 
-/// All that the models of a run are asked.
+/// All requests to the models of a run.
 async fn asked(mode: &str, rules: Value, refuses: bool) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("script.yaml"), SCRIPT).unwrap();
@@ -121,17 +119,7 @@ async fn asked(mode: &str, rules: Value, refuses: bool) -> Vec<String> {
     let gate = GatePolicy { epoch: 1, ..usual.gate.clone() }.with_rules(&rules);
     let system = System::start(SystemConfig { gate, ..usual }).await.unwrap();
     let terms = terms(mode.parse().unwrap());
-    let limit = Some(GOAL_LIMIT);
-    let policy = PolicyDraft {
-        max_nodes: limit,
-        max_versions: limit,
-        max_depth: limit,
-        max_replans: Some(0),
-        backoff_base: Some(HumanDuration::Whole(0)),
-        ..PolicyDraft::default()
-    };
-    let draft = PlanDraft { policy: Some(policy), ..opening_plan(&terms) };
-    let plan = draft.validate(&system.settings()).unwrap();
+    let plan = common::goal_draft(&terms).validate(&system.settings()).unwrap();
     let goal = Some(Arc::new(terms));
     let submission = Submission { workspace: folder.path().into(), goal, ..Submission::plan(plan) };
     let run = system.submit(submission).await.unwrap();
@@ -141,7 +129,7 @@ async fn asked(mode: &str, rules: Value, refuses: bool) -> Vec<String> {
     asked.clone()
 }
 
-/// Rules by which the gate denies every payment of the script, with words that nobody else uses.
+/// Rules that deny every payment of the script, with words that occur nowhere else.
 fn denying() -> Value {
     json!({
         "param_policies": [{"tool": "pay", "param": "amount", "in": [123_456_789], "max": 987_654_321}],

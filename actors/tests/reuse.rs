@@ -1,4 +1,4 @@
-//! Recorded results stand in for executions, within one client, and only where that is harmless.
+//! Recorded results replace executions, within one client, and only for work without effects.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -55,13 +55,13 @@ impl Tool for Joins {
         *self.calls.lock().unwrap() += 1;
         let params = permit.into_params();
         let text: Vec<String> = params.values().map(|value| value.to_string().replace('"', "")).collect();
-        // Long, so that the result is kept as an artifact of its own.
+        // Too long for the record: the result is stored as an artifact.
         let long = params.get("long").map(|_| "x".repeat(6_000)).unwrap_or_default();
         Box::pin(async move { Ok(json!({"all": text.concat(), "kind": "joined", "long": long})) })
     }
 }
 
-/// `a` feeds `b`, which reads a part that hangs on nothing, and `c`, which reads all; `d` reads both.
+/// `a` feeds `b` and `c`; `d` reads both. `b` reads a constant part of the result of `a`; `c` reads the part that depends on `n`.
 fn diamond(n: u64) -> Value {
     json!({"id": "diamond", "nodes": [
         {"id": "a", "tool": "join", "params": {"n": n, "long": true}},
@@ -87,7 +87,7 @@ async fn run(system: &System, source: Value) -> RunId {
     run_as(system, "acme", source, Fresh::Nothing).await
 }
 
-/// What was decided about each node, in the words of the records.
+/// The reuse decision about each node, in the words of the records.
 fn decisions(journal: &MemoryJournal, run: RunId) -> BTreeMap<String, String> {
     let records = journal.read(StreamId::run(&ClientId::from("acme"), run), Seq(0), usize::MAX).unwrap();
     let decided = records.into_iter().filter_map(|record| match record.event {
@@ -137,7 +137,7 @@ async fn an_equal_run_executes_nothing_and_an_edited_one_what_depends_on_the_edi
     assert!(now["c"].starts_with("ref.in("), "{now:?}");
     assert!(now["d"].starts_with("ref.r("), "{now:?}");
 
-    // Back again: served by the first run.
+    // The first input again: the first run serves the results.
     let fourth = run(&system, diamond(1)).await;
     assert_eq!(
         (tool.calls(), told(&decisions(&journal, fourth))),
@@ -255,7 +255,7 @@ async fn a_recovered_run_has_the_results_that_it_reused() {
     let system = common::system(journal, vec![tool.clone()]).await;
     assert_eq!(states(&system, second).await, "a executed, b executed, c executed, d executed");
     assert_eq!(value(&system, second, "b").await["kind"], "joined");
-    // Small results are in the records; a long one is in the artifacts, which this test keeps in memory.
+    // Records hold small results; a long result is in the artifact store, which this test keeps in memory.
     assert_eq!(value(&system, second, "d").await, expected);
 }
 
@@ -302,13 +302,13 @@ async fn an_edited_artifact_executes_what_is_below_it_and_nothing_else() {
     assert_eq!(value(&system, second, "c").await, own);
     assert_eq!(value(&system, second, "d").await["all"], "joinedby hand");
 
-    // The edit outlives its run; executing from its node on does not undo it.
+    // The repetition keeps the edit, even with an execution from the edited node on.
     let again = Again { from: Some("c".into()), edit: None };
     let third = system.run_again(second, again).await.unwrap();
     assert_eq!(system.outcome(third).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(tool.calls(), 1);
     assert_eq!(value(&system, third, "d").await, value(&system, second, "d").await);
-    // No other run is served a person's artifact.
+    // A person's artifact serves no other run.
     let fourth = run(&system, diamond(1)).await;
     assert_eq!((tool.calls(), value(&system, fourth, "c").await["all"].clone()), (0, json!("true1")));
 }

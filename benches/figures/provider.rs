@@ -12,7 +12,7 @@ impl Provider {
         Provider(TcpListener::bind("127.0.0.1:0").unwrap())
     }
 
-    /// A configuration with the provider as the default model, whose answers may be longer than any limit of bytes.
+    /// Configuration with the provider as the default model and a limit of output tokens above every limit of bytes.
     pub(crate) fn config(&self) -> String {
         let port = self.0.local_addr().unwrap().port();
         format!(

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::http_client;
 
-/// Posts each request as JSON to one URL. Connections are kept and used again; redirects are not followed, nothing is sent twice,
-/// and of an answer at most [`CLEARANCE_BYTES_MAX`] bytes and one more are read.
+/// Posts each request as JSON to one URL. The client reuses connections, follows no redirect, sends no request twice, and reads at
+/// most [`CLEARANCE_BYTES_MAX`] bytes of an answer and one more.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), String> {
@@ -25,7 +25,7 @@ pub struct HttpClearance {
     client: Client,
 }
 
-/// An answer as far as it was read.
+/// The part of an answer that was read.
 struct Answer {
     status: u16,
     body: Vec<u8>,
@@ -56,7 +56,7 @@ impl HttpClearance {
         }
     }
 
-    /// `None`: no answer, or it broke off.
+    /// Returns `None` if the answer is missing or incomplete.
     async fn exchange(&self, request: Value) -> Option<Answer> {
         let sent = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
         let mut response = sent.body(request.to_string()).send().await.ok()?;
@@ -94,14 +94,14 @@ mod tests {
 
     use super::*;
 
-    /// How a server behaves on each connection, after it has read a request.
+    /// Behaviour of a server on each connection, after the request.
     #[derive(Clone)]
     enum Behaviour {
         Says(String),
         Hangs,
         /// Sends a body without end.
         Floods,
-        /// Closes amid the answer.
+        /// Closes the connection amid the answer.
         BreaksOff,
     }
 
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// A server, and how many connections it got.
+    /// Starts a server, and counts the connections to the server.
     async fn server(behaviour: Behaviour) -> (HttpClearance, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -9,10 +9,11 @@ use tokio::time::timeout;
 /// Bytes that a pipe holds.
 const PIPE: usize = 64 << 10;
 
-/// Time of silence after which the server closes, as the host waits for an answer that will not come. No real time passes.
+/// Silence after which the server closes the connection while the host waits for an answer. The clock is paused: no real
+/// time passes.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Time after which the host hangs.
+/// Time after which the test counts the host as hung.
 const HANG: Duration = Duration::from_secs(3_600);
 
 /// Sends the lines of `bytes` as frames; the end of the last one ends the connection. Returns the number of listed tools and

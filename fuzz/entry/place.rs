@@ -28,7 +28,8 @@ impl Tool for Put {
     }
 }
 
-/// Judges `bytes`; returns whether they are a path that may be used. Such a path stays in the workspace, read as it is.
+/// Judges `bytes` as a path; true if the gate allows the path. An allowed path stays in the workspace when only slashes are
+/// interpreted.
 pub(crate) fn path(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let params = json!({"type": "object", "properties": {"path": {"type": "string", "format": "path"}}});
@@ -54,7 +55,7 @@ pub(crate) fn path(bytes: &[u8]) -> bool {
     is_allowed
 }
 
-/// True if a path that is read by its slashes alone never leaves the workspace.
+/// True if a path whose slashes alone are interpreted never leaves the workspace.
 fn stays(text: &str) -> bool {
     let mut place: Vec<&str> = match text.starts_with('/') {
         true => Vec::new(),
@@ -70,7 +71,7 @@ fn stays(text: &str) -> bool {
     format!("/{}/", place.join("/")).starts_with(&format!("{WORKSPACE}/"))
 }
 
-/// Judges `bytes` as a URL; returns whether it may be called. Its host is one of the list then.
+/// Judges `bytes` as a URL; true if the gate allows a call. The host of an allowed URL is on the list.
 pub(crate) fn url(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let egress = Egress::new(["api.example.com:443"]).expect("the entry is one");

@@ -1,10 +1,10 @@
-//! Reads a configuration of arbitrary bytes, and makes its policy, without panic or hang.
+//! Parses arbitrary bytes as a configuration and builds the policy, without panic or hang.
 
 use std::collections::BTreeSet;
 
 use ostler::config::Config;
 
-/// Reads `bytes`; returns whether they are a configuration. One that is has a policy, and an error says something.
+/// True if `bytes` are a valid configuration. A valid one yields a policy, an invalid one an error with a message.
 pub(crate) fn policy(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let tools: BTreeSet<String> = ["fs.read", "fs.write", "http.request"].map(str::to_owned).into();

@@ -2,7 +2,8 @@
 
 use ostler_drivers::model::decode::{Decoder, Protocol};
 
-/// Decodes `bytes` in both dialects, whole and in pieces; returns whether any of them is an answer. Pieces change nothing.
+/// Decodes `bytes` in both dialects, whole and in pieces; true if either dialect finds an answer. Splitting changes no
+/// result.
 pub(crate) fn stream(bytes: &[u8]) -> bool {
     let mut is_answer = false;
     for protocol in [Protocol::OpenAi, Protocol::Anthropic] {

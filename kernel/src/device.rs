@@ -1,13 +1,13 @@
-//! When a device is started again after it failed.
+//! Restart policy of devices: delays between restarts, and a circuit breaker.
 
-/// Failures in a row after which calls are refused at once.
+/// Consecutive failures after which the breaker opens: calls are refused at once.
 pub const BREAKER_FAILURES: u32 = 3;
-/// Wait after the second failure in a row, in milliseconds; it doubles with each further one.
+/// Wait after the second consecutive failure, in milliseconds; each further failure doubles the wait.
 pub const RESTART_WAIT_MS: u64 = 200;
 /// Longest wait, in milliseconds.
 pub const RESTART_WAIT_MS_MAX: u64 = 30_000;
 
-/// Counts failures in a row, and says when the device may start again.
+/// Circuit breaker of one device: counts consecutive failures and decides when the device may start again.
 ///
 /// ```
 /// use ostler_kernel::device::{Breaker, Restart};
@@ -24,25 +24,25 @@ pub struct Breaker {
     failures: u32,
 }
 
-/// What follows the end of a device.
+/// Decision after the end of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
-    /// The next call starts it.
+    /// The next call starts the device.
     Now,
-    /// The next call starts it after a wait, and waits.
+    /// The next call waits, then starts the device.
     After {
-        /// The wait.
+        /// Wait in milliseconds.
         wait_ms: u64,
     },
-    /// Calls are refused at once. After the wait the next call starts it, as a trial.
+    /// Calls are refused at once. After the wait the next call starts the device as a trial.
     Refuse {
-        /// The wait.
+        /// Wait in milliseconds.
         wait_ms: u64,
     },
 }
 
 impl Breaker {
-    /// Notes the end of the device; `served`: it did some work before.
+    /// Records the end of the device. `served`: the device did some work before, so the count of failures restarts at 1.
     pub fn ended(&mut self, served: bool) -> Restart {
         self.failures = if served { 1 } else { self.failures.saturating_add(1) };
         let doublings = self.failures.saturating_sub(2).min(16);

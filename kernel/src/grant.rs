@@ -1,4 +1,4 @@
-//! Grants: what an operator allows without being asked each time, for a while.
+//! Grants: calls that an operator allows for a limited time without individual approval.
 
 use std::fmt;
 
@@ -7,42 +7,42 @@ use serde_json::{Map, Value};
 
 use crate::id::{ClientId, Ticks};
 
-/// Grants in force at a time.
+/// Maximum number of grants in force.
 pub const GRANTS_MAX: usize = 256;
 
-/// Words of a pattern.
+/// Maximum number of words of a pattern.
 pub const GRANT_WORDS_MAX: usize = 64;
 
-/// Bytes of a pattern.
+/// Maximum number of bytes of a pattern.
 pub const GRANT_BYTES_MAX: usize = 1_024;
 
-/// Longest validity in milliseconds: a day. What is to hold for longer belongs into `[tools.shell] allow`.
+/// Longest validity in milliseconds: a day. Permanent permissions belong in `[tools.shell] allow`.
 pub const GRANT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 
-/// An operator's standing yes to calls of one tool by runs of one client.
+/// An operator's standing approval of calls of one tool by runs of one client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Name, unique among all grants.
     pub id: String,
-    /// Runs of the client alone are covered.
+    /// Client whose runs the grant covers.
     pub client: ClientId,
-    /// The tool, whose parameter `argv` the pattern is about.
+    /// Tool whose parameter `argv` the pattern matches.
     pub tool: String,
-    /// Words that the argument list must have. A final `*` stands for any further words.
+    /// Words of the argument list, in order. A final `*` matches any number of further words.
     pub argv: Vec<String>,
     /// End of the validity, in milliseconds since the Unix epoch.
     pub until: Ticks,
-    /// The operator who gave it.
+    /// Operator who granted the calls.
     pub by: String,
 }
 
-/// A text that is no pattern.
+/// Reason why a text is no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// The first word is missing or `*`: it would cover every program.
+    /// The first word is missing or `*`: such a pattern would cover every program.
     #[error("a pattern begins with the name of a program, such as \"git push *\"")]
     NoProgram,
-    /// A `*` is not the last word, or only a part of one.
+    /// A `*` is not the last word, or only part of a word.
     #[error("{0:?}: a `*` can only be the last word of a pattern, and stands for any further words")]
     Star(String),
     /// The pattern is too long.
@@ -50,8 +50,8 @@ pub enum PatternError {
     TooLong,
 }
 
-/// The words of a pattern, such as `git push *`. There are no quotes and no expansions: words are separated by spaces, and compared
-/// as they are.
+/// Parses a pattern such as `git push *`. Spaces separate words; quotes and expansions do not exist, and words are compared
+/// literally.
 ///
 /// # Errors
 ///
@@ -90,7 +90,8 @@ impl Grant {
         now < self.until && *client == self.client && tool == self.tool && self.fits(params)
     }
 
-    /// True if the pattern fits the argument list of a call. Only the words are allowed: not its standard input.
+    /// True if the pattern matches the argument list of a call. A grant covers the words only: a call with non-empty
+    /// standard input never matches.
     pub fn fits(&self, params: &Map<String, Value>) -> bool {
         let Some(argv) = params.get("argv").and_then(Value::as_array) else { return false };
         if params.get("stdin").is_some_and(|stdin| stdin.as_str() != Some("")) {
@@ -105,7 +106,7 @@ impl Grant {
         }
     }
 
-    /// Who answers in the place of the operator, for the journal.
+    /// Name of the approver in the journal, in place of the operator.
     pub fn answers_as(&self) -> String {
         format!("grant {} of {}", self.id, self.by)
     }

@@ -1,9 +1,9 @@
-//! `POST /v1/runs/{run}/rerun` and `.../nodes/{node}/edit`: runs that repeat a run.
+//! `POST /v1/runs/{run}/rerun` and `.../nodes/{node}/edit`: runs that repeat a run; `GET .../nodes/{node}/invoice`.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ostler_actors::{Again, AgainError, NodeEdit};
+use ostler_actors::{Again, AgainError, NodeEdit, RunError};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::lineage::EditRefusal;
 
@@ -12,7 +12,7 @@ use crate::operator::{AnyCaller, Operator};
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::run_lookup;
-use crate::wire::{EditRequest, RerunRequest, RunRef};
+use crate::wire::{EditRequest, Invoice, RerunRequest, RunRef};
 
 pub(crate) async fn rerun(
     State(api): State<Api>,
@@ -38,8 +38,20 @@ pub(crate) async fn edit(
     let EditRequest { value, if_digest, stale } = request;
     let seen = if_digest.map(|digest| digest.parse());
     let seen = seen.transpose().map_err(|error| Problem::bad("digest", format!("if_digest: {error}")))?;
-    let edit = NodeEdit { node: node.as_str().into(), value, author: operator.by, seen, stale };
+    let edit = NodeEdit { node: node.as_str().into(), value, author: operator.by, seen, stale: stale.into() };
     opened(&api, run, Again { from: None, edit: Some(edit) }).await
+}
+
+/// Nodes that an edit of a node executes again at most. Changes nothing.
+pub(crate) async fn invoice(
+    State(api): State<Api>,
+    PathParams((name, node)): PathParams<(String, String)>,
+) -> Result<Json<Invoice>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let view = api.system.view(run, None).await?;
+    let id = NodeId::from(node.as_str());
+    let invoice = view.run.invoice(&id, &view.spending).ok_or(RunError::UnknownNode(id))?;
+    Ok(Json(Invoice::new(run.to_string(), node, invoice)))
 }
 
 async fn opened(

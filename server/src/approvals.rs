@@ -98,8 +98,11 @@ pub(crate) async fn answer(
         Decision::Approve => Answer::approve(),
         Decision::Reject => Answer::reject(),
     };
+    if also.is_some() && decision == Decision::Reject {
+        return Err(Problem::bad("also", "`also` grants calls, so it goes with an approval only"));
+    }
     let answer = answer.note(note).raise(raise.unwrap_or_default().amounts()).by(operator.by);
-    if let Some(also) = also.filter(|_| decision == Decision::Approve) {
+    if let Some(also) = also {
         api.system.check_answer(&id, digest).await?;
         api.system.grant(&id, &also.pattern, also.valid_ms.get().into(), &answer).await?;
     }

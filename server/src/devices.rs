@@ -1,4 +1,4 @@
-//! What operators accept of devices.
+//! Acceptance of tools of devices by operators.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,7 +11,7 @@ use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::routes::Api;
 
-/// `POST /v1/devices/{device}/accept`: the device takes what an operator accepted of what it offers.
+/// `POST /v1/devices/{device}/accept`: passes the tools that an operator accepts to the device.
 pub(crate) async fn accept(
     State(api): State<Api>,
     Operator { by }: Operator,

@@ -135,7 +135,8 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
     }
 }
 
-/// `decision` is `reused`, `cut_off`, `revalidated` or `recomputed`; `why` has the code of the reason, `words` the reason for people.
+/// `decision` is `reused`, `cut_off`, `revalidated`, `edited` or `recomputed`. `why` has the code of the reason, `words` the reason for
+/// people.
 fn reuse_json(decided: &ReuseDecided) -> Value {
     let ReuseDecided { node, reuse, decision } = decided;
     match decision {

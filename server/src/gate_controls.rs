@@ -1,4 +1,4 @@
-//! Handlers of what operators do to the gate.
+//! Lockdown of the gate, and reloading of the policy.
 
 use axum::Json;
 use axum::extract::State;

@@ -31,7 +31,7 @@ pub(crate) async fn ask(
 }
 
 fn goal(system: &System, request: GoalRequest) -> Result<Goal, Problem> {
-    // Before any name is looked up.
+    // The limit bounds the lookups.
     if request.on.len() > EARLIER_RUNS_MAX {
         return Err(GoalError::TooManyEarlier(request.on.len()).into());
     }

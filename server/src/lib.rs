@@ -8,13 +8,15 @@
 //! | `routes`, `extract` | route table; query, path and body extractors |
 //! | `submit`, `idempotency` | opening a run, once per idempotency key |
 //! | `runs`, `run_lookup` | reading and controlling runs; from `@last` or part of an id to a run |
+//! | `again`, `waits` | runs that repeat a run, and the invoice of an edit; answers from outside |
 //! | `summary`, `graph` | a run as a summary, a table row and a graph |
 //! | `event_json`, `events`, `streaming` | journal records as JSON; following a run; JSON lines and server-sent events |
 //! | `output`, `text` | following what the programs of a run print, and what its models write |
 //! | `operator`, `operators` | proofs that an operator decides; the accepted keys |
-//! | `grants` | what operators allow without a question each |
+//! | `gate_controls` | lockdown of the gate; reloading of the policy |
+//! | `grants` | calls that operators allow without further questions |
 //! | `approvals`, `file_changes` | approval requests and their answers; what changed in the files of a question |
-//! | `devices` | what operators accept of the tools of MCP servers |
+//! | `devices` | acceptance of the tools of MCP servers |
 //! | `agents`, `clients` | agents and the supervision tree; clients, credits and the run queue |
 //! | `market`, `evaluations` | jobs, offers and credit audits; scores and verdicts |
 //! | `pipelines` | pipelines, their events, and stages that another process consumes |

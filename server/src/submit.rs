@@ -118,13 +118,17 @@ async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Res
     })
 }
 
-/// Name of all nodes in a request for fresh results.
+/// Stands for all nodes in `fresh`.
 const ALL_NODES: &str = "*";
 
 fn reuse_terms(request: &SubmitRequest<Arc<Plan>>) -> Result<Option<ReuseTerms>, Problem> {
     let SubmitRequest { plan, reuse, fresh, .. } = request;
     if !reuse {
-        return Ok(None);
+        if fresh.is_empty() {
+            return Ok(None);
+        }
+        let what = "`fresh` opts nodes out of reuse, so it goes with `reuse: true` only";
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "fresh", what));
     }
     let nodes: Vec<NodeId> = fresh.iter().map(|node| NodeId::from(node.as_str())).collect();
     let fresh = match nodes.iter().find(|node| plan.node(node).is_none()) {

@@ -105,7 +105,7 @@ pub(crate) fn parent_view(parent: &Parent) -> ParentView {
     ParentView { run: parent.run.to_string(), node: parent.of.node.to_string(), step: parent.step.clone() }
 }
 
-/// What came of the diagnoses of a run, by category of the failure.
+/// Results of the diagnoses of a run, by category of the failure.
 pub(crate) fn diagnoses_of(run: &Run) -> BTreeMap<FailureCategory, DiagnosisView> {
     let view = |score: DiagnosisScore| {
         let DiagnosisScore { made, tried, mended, .. } = score;
@@ -187,7 +187,7 @@ fn waits(run: &Run) -> Vec<WaitView> {
     waits.collect()
 }
 
-/// Id of the plan of every goal run. The plan grows by what models ask for; the row of a run has the nodes of its first version.
+/// Id of the plan of every goal run. Models add nodes to the plan; the row of a run counts only the nodes of the first version.
 const GOAL_PLAN: &str = "goal";
 
 /// A line of the table of runs. Costs one fold of the run's records, unless the run is quarantined, or closed and of a plan file.

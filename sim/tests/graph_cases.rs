@@ -1,6 +1,6 @@
 //! Every case of the graph conformance suite, with the exact order of its events.
 
-use std::path::Path;
+mod cases;
 
 const CASES: &str = include_str!("../../kernel/tests/data/graph_cases.jsonl");
 
@@ -9,28 +9,15 @@ const PLAN_CASES: &str = include_str!("../../kernel/tests/data/plan_cases.jsonl"
 
 #[test]
 fn every_case_gives_what_it_expects() {
-    let mut failed = Vec::new();
-    for line in CASES.lines().chain(PLAN_CASES.lines()).filter(|line| !line.trim().is_empty()) {
-        match ostler_sim::graph::run_case(line) {
-            Ok(lived) => {
-                failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id)))
-            }
-            Err(error) => failed.push(error.to_string()),
-        }
+    for cases in [CASES, PLAN_CASES] {
+        cases::check(cases, ostler_sim::graph::run_case);
     }
-    assert!(failed.is_empty(), "{} cases differ:\n{}", failed.len(), failed.join("\n"));
 }
 
 #[test]
 fn the_cases_are_those_of_the_shared_folder() {
-    let shared = std::env::var("OSTLER_SHARED")
-        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared").to_owned());
-    for (name, ours) in [("graph_cases.jsonl", CASES), ("plan_cases.jsonl", PLAN_CASES)] {
-        match std::fs::read_to_string(Path::new(&shared).join("conformance").join(name)) {
-            Ok(theirs) => assert!(theirs == ours, "kernel/tests/data/{name} is not the shared file"),
-            Err(error) => println!("skipped: no shared folder at {shared} ({error})"),
-        }
-    }
+    cases::check_shared("graph_cases.jsonl", CASES);
+    cases::check_shared("plan_cases.jsonl", PLAN_CASES);
 }
 
 #[test]

@@ -1,18 +1,18 @@
-//! Random plans under random edits: what is executed, and that nothing stale is ever served.
+//! Random plans under random edits: only affected nodes are executed, and no stale result is served.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// A node: two parameters, and references to earlier nodes with the field that they read.
+/// A node: two parameters, and references to earlier nodes with the referenced field.
 #[derive(Debug, Clone)]
 struct Node {
     params: [u8; 2],
     refs: Vec<(usize, Field)>,
 }
 
-/// Fields of a result: `all` depends on everything that the node reads and on its first parameter, `own` on the second alone.
+/// Fields of a result: `all` depends on every read value and on the first parameter, `own` on the second parameter alone.
 #[derive(Debug, Clone, Copy)]
 enum Field {
     All,
@@ -97,10 +97,10 @@ fn case(nodes: &[Node], edits: &[Edit]) -> Value {
     })
 }
 
-/// Work of a node: its place, parameters and values read. Its digest plays no part here.
+/// Work of a node: index, parameters and read values. The digest is unused.
 type Work = (usize, [u8; 2], Vec<String>);
 
-/// Computes everything anew: the work of each node, and the two fields of its result.
+/// Computes the work of each node, and the two fields of its result, without reuse.
 fn compute(nodes: &[Node]) -> Vec<(Work, [String; 2])> {
     let mut computed: Vec<(Work, [String; 2])> = Vec::new();
     for (at, node) in nodes.iter().enumerate() {

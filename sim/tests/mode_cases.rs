@@ -1,30 +1,15 @@
 //! Every case of the conformance suite of execution modes, with the exact order of its events.
 
-use std::path::Path;
+mod cases;
 
 const CASES: &str = include_str!("../../kernel/tests/data/mode_cases.jsonl");
 
 #[test]
 fn every_case_gives_what_it_expects() {
-    let mut failed = Vec::new();
-    for line in CASES.lines().filter(|line| !line.trim().is_empty()) {
-        match ostler_sim::modes::run_case(line) {
-            Ok(lived) => {
-                assert!(lived.expected.is_some(), "{}: no `expect`", lived.id);
-                failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id)))
-            }
-            Err(error) => failed.push(error.to_string()),
-        }
-    }
-    assert!(failed.is_empty(), "{} cases differ:\n{}", failed.len(), failed.join("\n"));
+    cases::check(CASES, ostler_sim::modes::run_case);
 }
 
 #[test]
 fn the_cases_are_those_of_the_shared_folder() {
-    let shared = std::env::var("OSTLER_SHARED")
-        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared").to_owned());
-    match std::fs::read_to_string(Path::new(&shared).join("conformance/mode_cases.jsonl")) {
-        Ok(theirs) => assert!(theirs == CASES, "kernel/tests/data/mode_cases.jsonl is not the shared file"),
-        Err(error) => println!("skipped: no shared folder at {shared} ({error})"),
-    }
+    cases::check_shared("mode_cases.jsonl", CASES);
 }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// What a node is, in the random plans.
+/// Shape of a node in the random plans.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
     Plain,
@@ -174,14 +174,14 @@ proptest! {
                 }
             }
         }
-        // What a guard ruled out never ran.
+        // A node ruled out by a guard never ran.
         for row in moves.iter().filter(|row| row.4 == "guard_false" && row.2 == "pending") {
             prop_assert!(lived.actual["final"][&row.1] == "skipped");
         }
     }
 }
 
-/// The node that an undo node undoes.
+/// Node undone by an undo node.
 fn of_name(undo: &str) -> String {
     undo.split_once('.').map(|(_, of)| of.to_owned()).unwrap_or_default()
 }

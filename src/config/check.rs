@@ -15,7 +15,7 @@ use crate::plan_file::closest_name;
 /// Roles that may have a model of their own.
 const ROLES: [&str; 3] = ["planner", "executor", "judge"];
 
-/// Longest wait for the clearance authority, in milliseconds: its call holds a slot meanwhile.
+/// Longest wait for the clearance authority, in milliseconds. The node holds its slot meanwhile.
 const CLEARANCE_DEADLINE_MS_MAX: u64 = 60_000;
 
 impl Config {
@@ -169,7 +169,7 @@ impl Config {
         }
     }
 
-    /// True if a tool belongs to a configured model or MCP server. Which tools a server has is not written here.
+    /// True if a tool belongs to a configured model or MCP server. The configuration does not list the tools of a server.
     fn has_own_tool(&self, tool: &str) -> bool {
         let server = tool.strip_prefix(MCP_PREFIX).and_then(|rest| rest.split_once('.'));
         model_of_tool(tool).is_some_and(|model| self.models.contains_key(model))

@@ -113,7 +113,7 @@ pub struct Config {
     pub sandbox: SandboxConfig,
     /// `[scopes.NAME]`: tools available to a caller.
     pub scopes: BTreeMap<String, ScopeConfig>,
-    /// `[policy]`: what calls of tools may do.
+    /// `[policy]`: limits of tool calls.
     pub policy: GateRules,
     /// `[clients.NAME]`: clients with settings of their own.
     pub clients: BTreeMap<String, ClientEntry>,
@@ -133,7 +133,7 @@ pub struct Config {
     /// The servers of `[mcp]` with their accepted tools, once [`Config::with_servers`] has read them.
     #[serde(skip)]
     pub servers: McpServers,
-    /// The file; `None`: the configuration was not read from one.
+    /// Path of the configuration file; `None` for a configuration without a file.
     #[serde(skip)]
     pub path: Option<PathBuf>,
 }
@@ -345,7 +345,7 @@ impl Config {
         .with_rules(&self.policy)
     }
 
-    /// Reads which tools of the MCP servers were accepted, from the data folder.
+    /// Reads the accepted tools of the MCP servers from the data folder.
     ///
     /// # Errors
     ///

@@ -93,7 +93,7 @@ pub enum StartError {
         /// Cause.
         what: String,
     },
-    /// The clearance authority cannot be asked. Nothing was opened.
+    /// The client of the clearance authority cannot be set up. Nothing was opened.
     #[error("clearance: {0}")]
     Clearance(String),
     /// The accepted tools of MCP servers cannot be read.
@@ -198,8 +198,8 @@ impl OstlerBuilder {
         self
     }
 
-    /// Starts no MCP server of which nobody accepted any tool yet. Otherwise the first list of such a server is accepted, and the
-    /// start waits for it.
+    /// Starts no new MCP server. By default the start of the system waits for the first list of tools of each new server, and accepts
+    /// the list.
     pub fn without_new_servers(self) -> Self {
         OstlerBuilder { without_new_servers: true, ..self }
     }
@@ -221,7 +221,7 @@ impl OstlerBuilder {
         OstlerBuilder { inspect_only: true, ..self }
     }
 
-    /// The MCP servers. A new one that does not list its tools has none.
+    /// The MCP servers. A new server that cannot list its tools has none.
     async fn servers(&self, data: Option<&Path>) -> Result<McpServers, StartError> {
         let config = &self.config;
         let servers = match config.servers.is_empty() {
@@ -407,7 +407,7 @@ struct Traced {
     telemetry: Option<Telemetry>,
 }
 
-/// The clearance authority at a URL. Reading the certificates for it blocks.
+/// The clearance authority at a URL. Reading the certificates blocks.
 async fn configured_clearance(
     url: Option<String>,
 ) -> Result<Option<Arc<dyn ClearanceAuthority>>, StartError> {

@@ -125,7 +125,7 @@ impl Ostler {
         Run { id, system: self.system.clone() }
     }
 
-    /// Returns the runs that are not closed and not suspended, newest first; a program finds its runs by it after a restart.
+    /// Returns the runs that are not closed and not suspended, newest first. A restarted program finds its runs in this list.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The files behind what operators decide: the lockdown in the data folder, and the policy of the configuration.
+//! Files of operators: the lockdown in the data folder, and the policy of the configuration.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -10,7 +10,7 @@ use ostler_kernel::port::{LockdownStore, PolicySource, Tool};
 
 use crate::config::Config;
 
-/// A file whose existence stops all calls.
+/// The file of a lockdown. Its existence stops all calls.
 pub(super) struct LockdownFile {
     folder: PathBuf,
 }

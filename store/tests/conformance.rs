@@ -384,7 +384,7 @@ fn the_newest_record_of_work_is_found_by_its_client_alone() {
         assert_eq!(journal.record(key), Ok(None));
         journal.append(vec![batch(stream(1), 0, vec![opened(1), numbered(1), recorded()])]).unwrap();
         journal.append(vec![batch(stream(2), 0, vec![opened(2), recorded()])]).unwrap();
-        // Enough to fill segments, so that the index has to find it.
+        // Enough records to fill segments, so the index must locate the record.
         for number in 2..60 {
             journal.append(vec![batch(stream(2), number, vec![result(3_000)])]).unwrap();
         }
@@ -393,7 +393,7 @@ fn the_newest_record_of_work_is_found_by_its_client_alone() {
         assert_eq!(journal.record(record_key(&ClientId::from("another"), work)), Ok(None));
         let last = |number: u64| last_record_key(&client(), &format!("plan-{number}"), &"n".into());
         assert_eq!(journal.record(last(2)), second);
-        // A bound record counts as the last of the node, and is no new record of the work.
+        // A bound record counts as the last record of the node, not as a new record of the work.
         let place = RecordPlace { run: run(1), seq: 3 };
         let reused =
             ReusedResult { basis: ReuseBasis::Same, from: place, output: output.clone(), sampled: false };

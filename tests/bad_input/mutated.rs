@@ -71,7 +71,7 @@ fn mutated(mut bytes: Vec<u8>, random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-/// Judges mutations of these inputs; returns how many of them `judge` takes.
+/// Judges mutations of the inputs; returns the number that `judge` accepts.
 fn tried(inputs: &[Vec<u8>], judge: impl Fn(&[u8]) -> bool) -> usize {
     let mut random = StdRng::seed_from_u64(SEED);
     let mut taken = 0;

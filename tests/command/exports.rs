@@ -103,7 +103,7 @@ fn the_judges_of_an_exported_plan_answer_again() {
     world.ostler("export @last --cassette tape.jsonl").exits(0).says("4 calls of models written");
     world.file("ostler.toml", "[models.default]\nprovider = \"cassette\"\nfile = \"tape.jsonl\"\n");
     std::fs::remove_file(world.path().join("script.yaml")).unwrap();
-    // A reused result would spare the question about it.
+    // A reused result would need no approval.
     world.ostler("run plan.yaml --config ostler.toml --fresh").exits(0);
     let again = world.ostler("export @last --cassette again.jsonl").exits(0);
     again.says("4 calls of models written");

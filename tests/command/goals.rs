@@ -91,7 +91,7 @@ fn the_printed_answer_to_a_doubt_continues_a_goal_that_was_asked_with_a_script()
     world.ostler(redo).exits(0).says("it-was-done");
 }
 
-/// A plan of one step, and the verdict on it.
+/// A plan of one step, and the verdict on the plan.
 const LOOK: &str = "roles:
   planner:
     - answer:
@@ -136,7 +136,7 @@ fn a_budget_that_ends_a_goal_says_what_it_needs() {
     few.says("incomplete: the model calls of the run are used up (--calls 1)");
 }
 
-/// Approves what the only question shows.
+/// Approves the only open question.
 fn approve(world: &World, node: &str, script: &str) -> Ended {
     let digest = question(world)["digest"].as_str().unwrap().to_owned();
     world.ostler(&format!("approve @last {node} --digest {digest} --model scripted:{script}"))
@@ -167,11 +167,11 @@ fn a_wish_that_no_model_considers_is_a_question_to_the_operator() {
     let asked = world.ostler("approvals").exits(0);
     asked.says("stop-deleting").says("no model could consider the message: ").says("interject.2");
     approve(&world, "interject.2", "deaf.yaml").exits(0).says("It slept.");
-    // All nodes that the goal came to have are counted.
+    // The count includes nodes of later plan versions.
     world.ostler("ps").exits(0).says("6/6, 1 failed");
 }
 
-/// Plans the step that the operator asks for, once told.
+/// Plans the step that the operator's note asks for.
 const LISTENS: &str = r#"
 roles:
   planner:
@@ -197,7 +197,7 @@ fn a_no_with_a_note_has_the_goal_planned_again() {
     assert_eq!(again.status.code(), Some(0), "{again:?}");
     world.ostler("approvals").exits(0).says("right: fs.list");
     approve(&world, "plan.1", "listens.yaml").exits(0).says("Listed.");
-    // A no without a note ends the run, which did nothing that could be judged.
+    // A no without a note ends the run before any step; nothing is evaluated.
     world.ostler(ask).exits(3);
     world.ostler(reject).exits(1);
     world.ostler("evaluate @last").exits(0).says("has no evaluation");

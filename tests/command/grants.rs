@@ -12,7 +12,7 @@ fn touching(world: &World, plan: &str, file: &str) {
     world.file(&format!("{plan}.yaml"), &nodes);
 }
 
-/// Runs a plan that touches a file up to its question, and approves it with a grant.
+/// Runs a plan with a `touch` up to its approval, and approves with a grant.
 fn granting(world: &World, also: &[&str]) -> (Option<i32>, String) {
     touching(world, "first", "one");
     world.ostler("run first.yaml --workspace work --intent 2").exits(3);
@@ -37,7 +37,7 @@ fn a_grant_answers_further_calls_until_it_is_revoked() {
     let by = answer(&world);
     assert!(by["by"].as_str().unwrap().starts_with("grant g1 of "), "{by}");
     assert_eq!(by["note"], "touch *");
-    // Of another client, it is asked about.
+    // The same call of another client is asked about.
     world.ostler("run second.yaml --workspace work --intent 2 --client acme").exits(3);
     world.ostler("approvals revoke g1").exits(0).says("revoked");
     world.ostler("approvals --grants").exits(0).complains("no grant is in force");

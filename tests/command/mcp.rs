@@ -37,7 +37,7 @@ fn a_plan_calls_a_tool_of_a_new_server_and_finds_it_accepted() {
     world.ostler("artifact @last/n --path text --config ostler.toml").exits(0).says("hello");
     assert_eq!(world.ostler(RUN).exits(0).err, "", "it is not new any more");
     world.ostler("mcp tools x --config ostler.toml").exits(0).says("mcp.x.note       2  Notes it");
-    // Nobody vouches for the other tool.
+    // The other tool was not accepted.
     world.file("plan.yaml", "id: p\nnodes:\n  - {id: n, tool: mcp.x.note, params: {text: hello}}\n");
     world.ostler(RUN).exits(1).says("IMPACT_OVER_INTENT");
     world.ostler(&format!("{RUN} --intent 2")).exits(0);
@@ -91,7 +91,7 @@ fn a_changed_tool_is_held_until_its_difference_is_accepted() {
     answered("ostler reject ").exits(1).says("is held: it is described differently by its server");
     let asked = world.ostler("mcp accept x --config ostler.toml").exits(3);
     asked.says("say (changed)\n  - description: Says it\n  + description: Says it, and tells others");
-    // Whoever is no operator accepts nothing, as at approvals.
+    // Acceptance needs the operator key, as approvals do.
     let mut eve = world.command("mcp accept x --yes --config ostler.toml");
     let eve = eve.env("XDG_CONFIG_HOME", world.path().join("eve")).output().unwrap();
     assert_eq!(eve.status.code(), Some(6), "{eve:?}");
@@ -101,7 +101,7 @@ fn a_changed_tool_is_held_until_its_difference_is_accepted() {
     world.ostler(RUN).exits(0);
     world.ostler("mcp accept x --config ostler.toml").exits(0).says("nothing differs");
     world.ostler("mcp ls --json --config ostler.toml").exits(0).says(r#""by":""#);
-    // The same by an approval amid the call.
+    // An approval during the call accepts a changed tool too.
     std::fs::remove_file(world.path().join("data/mcp/x.json")).unwrap();
     std::fs::remove_file(world.path().join("changed")).unwrap();
     world.ostler(RUN).exits(0);
@@ -142,7 +142,7 @@ fn a_server_ends_with_its_run_also_after_a_kill() {
     until("the next command has ended it", || servers() == 0);
 }
 
-/// True for a server process whose working directory is `folder`.
+/// True for a server process with the working directory `folder`.
 fn lives_in(process: &Path, folder: &Path) -> bool {
     let command = std::fs::read(process.join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&command).contains("misbehaving")
@@ -165,7 +165,7 @@ fn a_faulty_table_is_refused_with_its_place() {
 fn the_server_runs_plans_of_its_clients() {
     let world = World::new();
     let inner = format!("[{:?}, \"mcp\", \"serve\", \"--data\", \"inner\"]", env!("CARGO_BIN_EXE_ostler"));
-    // Otherwise a person is asked before the id of the run, which a server told, goes into a call.
+    // Trusted results: otherwise the id of the run, from a server, would need an approval in the next call.
     let policy = "[policy]\ntrusted = [\"mcp.inner.submit_plan\"]\n";
     let server = format!("[mcp.inner]\nsandbox = false\ncommand = {inner}\nimpact = 1\n");
     world.file("ostler.toml", &(server + policy));
@@ -179,11 +179,11 @@ fn the_server_runs_plans_of_its_clients() {
     world.ostler(RUN).exits(0);
     world.ostler("artifact @last/read --path structured.text --config ostler.toml").exits(0).says("six");
     world.ostler("show @last --data inner").exits(0).says("succeeded");
-    // Without --approvals nobody decides in a person's place.
+    // Without --approvals, clients cannot answer approvals.
     assert!(!world.ostler("mcp tools inner --config ostler.toml").exits(0).out.contains("answer_approval"));
 }
 
-/// A server over HTTP, and a request to it as `curl` would send it. Returns the status and the body.
+/// A server over HTTP, and a request as `curl` would send. Returns the status and the body.
 fn requested(address: &str, token: Option<&str>, more: &str, message: &serde_json::Value) -> (u16, String) {
     let body = message.to_string();
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();

@@ -159,7 +159,7 @@ fn attack(world: &World, config: &Path) -> String {
         {"id": "check", "tool": "shell.run", "params": {"argv": ["make", "check"]}, "deps": ["makefile", "script"]},
     ]});
     world.file("escape.json", &plan.to_string());
-    // Even where the operator shows programs the folder of the key.
+    // The key stays hidden even if the configuration shows programs its folder.
     let shown = [Path::new(ostler).parent().unwrap(), world.config()];
     let allow = "[[tools.shell.allow]]\nargv = [\"make\", \"*\"]\nimpact = 1\neffect = \"write\"\n";
     world.file("own.toml", &format!("{allow}[sandbox]\nread = {shown:?}\n"));

@@ -1,4 +1,4 @@
-//! Mistakes of a first-time user, each answered with what to type.
+//! Mistakes of a first-time user. Each answer names the command to type.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -45,7 +45,7 @@ fn a_run_that_the_gate_would_deny_says_so_first() {
 #[test]
 fn unknown_names_are_answered_with_known_ones() {
     let world = World::new();
-    // A client is known once something of it was charged.
+    // A client is known after its first charge.
     let work = "  - {id: look, tool: fs.list, params: {path: .}}\n";
     let asks =
         "  - {id: ask, kind: human_approval, params: {question: q}, human_timeout: 1h, deps: [look]}\n";

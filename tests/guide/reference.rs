@@ -143,7 +143,7 @@ fn the_defaults_are_what_a_real_run_takes() {
             }
             ("backoff_base", ms) => format!("{ms}ms"),
             ("backoff_cap", ms) => format!("{}s", ms.as_i64().unwrap() / 1_000),
-            // Left out of records where they are the default.
+            // Records leave out default values.
             ("max_kept", Value::Null) => KEPT_ANSWERS_MAX.to_string(),
             ("on_failure", Value::Null) => format!("`{}`", words::<OnFailure>()[0]),
             (_, Value::Null) => "none".to_owned(),

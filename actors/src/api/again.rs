@@ -1,6 +1,5 @@
-//! Runs that repeat a run: its plan with its terms, executed where something differs.
+//! Repeats a run: the same plan and terms, executed only where the new run differs.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ostler_kernel::event::{ArtifactEdited, CallTerms, Fresh, ReuseTerms};
@@ -14,27 +13,27 @@ use crate::api::view::RunView;
 use crate::base::error::RunError;
 use crate::messages::submission::{Submission, SubmitError};
 
-/// What differs in a repetition.
+/// The differences between a run and its repetition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Again {
-    /// This node and everything below it is executed, although results may be recorded.
+    /// Node to execute again, with all nodes below, even if results are recorded. `None`: reuse wherever the work is the same.
     pub from: Option<NodeId>,
-    /// An artifact that a person puts in the place of a result. Earlier edits of the run stay.
+    /// A person's replacement for the result of a node. Earlier edits of the run stay.
     pub edit: Option<NodeEdit>,
 }
 
 /// An edit of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeEdit {
-    /// The node.
+    /// Node with the result to replace.
     pub node: NodeId,
     /// The new content.
     pub value: Value,
-    /// The person.
+    /// Name of the editing person.
     pub author: String,
-    /// Digest of the result that the person saw; `None`: whatever it is.
+    /// Digest of the result that the person saw; another present result refuses the edit. `None`: any result is replaced.
     pub seen: Option<Digest>,
-    /// What becomes of the edit once the inputs of the node change.
+    /// Policy for the edit after the inputs of the node change.
     pub stale: StalePolicy,
 }
 
@@ -44,7 +43,7 @@ pub enum AgainError {
     /// The run cannot be read, or has no such node.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The answers of a goal run follow from each other.
+    /// A goal run is not repeated: each answer of its models depends on the answers before.
     #[error("run {0} pursues a goal: ask anew with `ostler ask --on {0}`")]
     Goal(RunId),
     /// The edit was refused.
@@ -90,21 +89,23 @@ fn in_words(why: EditRefusal, current: Option<Digest>) -> String {
 }
 
 impl System {
-    /// Opens a run with the plan, the client and the terms of an earlier one. Results stand in for everything that does not differ.
-    /// The new run is durable on return.
+    /// Opens a run with the plan, the client and the terms of an earlier run. Recorded results replace the execution of nodes with
+    /// the same work as before. The new run is durable on return.
     ///
     /// # Errors
     ///
-    /// See [`AgainError`]; nothing is opened then.
+    /// See [`AgainError`]; no run is opened.
     pub async fn run_again(&self, run: RunId, again: Again) -> Result<RunId, AgainError> {
         let view = self.view(run, None).await?;
         if view.run.goal().is_some() {
             return Err(AgainError::Goal(run));
         }
         let plan = self.services.runs.plans.read(&view.opened.plan)?;
-        let fresh = match &again.from {
-            Some(from) if plan.node(from).is_none() => return Err(RunError::UnknownNode(from.clone()).into()),
-            Some(from) => Fresh::Nodes(below(&plan, from)),
+        let fresh = match again.from {
+            Some(from) => {
+                let at = plan.position(&from).ok_or(RunError::UnknownNode(from))?;
+                Fresh::Nodes(with_all_below(&plan, at))
+            }
             None => Fresh::Nothing,
         };
         let mut edits: Vec<ArtifactEdited> = view.run.edits().cloned().collect();
@@ -147,19 +148,12 @@ impl System {
         let kept = self.services.results.keep(&value).await;
         let output =
             kept.map_err(|failure| AgainError::Content { node: node.clone(), why: failure.message })?;
-        let base = view.run.instance(&node).and_then(|instance| instance.identity).map(|work| work.reuse);
+        let base = instance.and_then(|instance| instance.identity).map(|work| work.reuse);
         Ok(ArtifactEdited { node, output, author, base, stale })
     }
 }
 
-/// A node and everything below it.
-fn below(plan: &Plan, from: &NodeId) -> Vec<NodeId> {
-    let graph = plan.graph();
-    let (mut found, mut open) = (BTreeSet::new(), Vec::from_iter(plan.position(from)));
-    while let Some(at) = open.pop() {
-        if found.insert(at) {
-            open.extend(graph.consumers[at].iter().map(|&(consumer, _)| consumer));
-        }
-    }
-    found.into_iter().map(|at| plan.nodes[at].id.clone()).collect()
+/// Ids of the node at `at` and of all nodes below.
+fn with_all_below(plan: &Plan, at: usize) -> Vec<NodeId> {
+    std::iter::once(at).chain(plan.graph().below(at)).map(|at| plan.nodes[at].id.clone()).collect()
 }

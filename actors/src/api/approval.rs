@@ -66,7 +66,7 @@ pub struct Approval {
     pub client: ClientId,
     /// The attempt that opened the run.
     pub parent: Option<Parent>,
-    /// The model of a goal run as a command named it by a file.
+    /// Model file of a goal run, as the command line named the file; `None` for a configured model.
     pub model_file: Option<String>,
     /// Digest of what the question showed when it was asked; an answer holds for the digest alone.
     pub digest: Option<Digest>,
@@ -107,7 +107,7 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
     for (node, instance) in view.run.instances() {
         let NodeStatus::WaitingHuman { ask, deadline } = instance.status else { continue };
         if matches!(ask, HumanRequestKind::InDoubt | HumanRequestKind::Wait) {
-            continue; // that is settled by resolving it, or with a value
+            continue; // an attempt in doubt is resolved, a wait is answered with a value
         }
         let (gatekeeper, results) = (&services.gatekeeper, &services.results);
         let shown = shown(gatekeeper, results, &view.opened, &view.run, node, ask).await.request;

@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::Semaphore;
-
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{AccountRow, ArtifactStore, Journal, Judge, OutputStore};
 use ostler_kernel::run::{Diagnoser, Planner};
+use tokio::sync::Semaphore;
 
 use crate::attempts::child_runs::ChildRunSlot;
 use crate::attempts::executor::Executor;
@@ -89,7 +88,6 @@ impl Parts {
         let run_budgets = Arc::new(RunBudgets::new(Arc::clone(&active_runs)));
         let calls = CallAccounts::new(Arc::clone(&journal), Arc::clone(&ledger), accounts);
         let call_accounts = Arc::new(calls);
-        let denials_max = gate.deny_budget;
         let gatekeeper = Gatekeeper::new(Arc::clone(&toolbox), gate, measures.clone(), limits);
         let gatekeeper = Arc::new(gatekeeper);
         let market = Arc::new(Market::new(Arc::clone(&ledger), Arc::clone(&call_accounts)));
@@ -134,8 +132,16 @@ impl Parts {
             grants: Grants::default(),
             market,
             evaluation: Arc::new(evaluation),
+            kernel: KernelContext {
+                toolbox,
+                domains,
+                run_slots,
+                gatekeeper: Arc::clone(&gatekeeper),
+                clock,
+                planner,
+                diagnoser,
+            },
             gatekeeper,
-            kernel: KernelContext { toolbox, domains, run_slots, denials_max, clock, planner, diagnoser },
             scheduler,
             executor,
             mailboxes,

@@ -1,4 +1,4 @@
-//! Devices: their start, and what operators accept of them.
+//! Starts devices, and passes the decisions of operators to devices.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 use crate::api::system::{StartError, System};
 use crate::devices::Devices;
 
-/// Why a device does not take what was accepted; nothing is changed.
+/// Error of [`System::accept_on_device`]; nothing is changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// There is no such device.
+    /// No device has the name.
     #[error("there is no device {0:?}")]
     Unknown(String),
-    /// The device refuses it.
+    /// The device refuses the accepted value.
     #[error("{device}: {why}")]
     Refused {
         /// Name of the device.
@@ -25,19 +25,20 @@ pub enum DeviceError {
 }
 
 impl System {
-    /// Starts the tree of devices, once; each device runs while calls want it, until [`System::shutdown`].
+    /// Starts the supervision tree of the devices, once; later calls do nothing. Each device runs while calls need the device,
+    /// until [`System::shutdown`].
     ///
     /// # Errors
     ///
-    /// The tree did not start.
+    /// The tree does not start.
     pub async fn start_devices(&self, devices: Vec<Arc<dyn Device>>) -> Result<(), StartError> {
-        if !devices.is_empty() && self.devices.get().is_none() {
-            let _ = self.devices.set(Devices::start(devices).await?);
+        if !devices.is_empty() {
+            self.devices.get_or_try_init(|| Devices::start(devices)).await?;
         }
         Ok(())
     }
 
-    /// Gives a device what the operator `by` accepted of it. Durable on return.
+    /// Passes to a device the value that the operator `by` accepted. Durable on return.
     ///
     /// # Errors
     ///

@@ -23,29 +23,29 @@ use crate::messages::submission::{Submission, SubmitError};
 pub struct Goal {
     /// The goal with its mode, models, tools and limits. Templates, earlier runs and the time of opening are filled in.
     pub terms: GoalTerms,
-    /// Earlier runs whose answers and results the goal may use, the oldest first.
+    /// Earlier runs with answers and results that the goal may use, the oldest first.
     pub on: Vec<RunId>,
-    /// The client that pays; ignored if `agent` is named: then the agent's client pays.
+    /// Client that pays for the run; ignored if `agent` is named, because the agent's client pays.
     pub client: ClientId,
-    /// The agent; `None`: one of the run's own.
+    /// Agent that drives the run; `None`: an agent for this run alone.
     pub agent: Option<AgentId>,
     /// Highest allowed impact, 0 to 2.
     pub intent: u8,
     /// Name of the scope.
     pub scope: String,
-    /// The folder that the tools may touch.
+    /// Folder that the tools may touch.
     pub workspace: PathBuf,
     /// Id of the run; see [`Submission::run`].
     pub run: Option<RunId>,
     /// Budget of the run in credits; `None`: limited only by the client's credits.
     pub budget: Option<u64>,
-    /// Limits of the run's calls of models; `None`: no limits but the client's.
+    /// Limits of the run's model calls; `None`: only the client's limits.
     pub calls: Option<CallTerms>,
 }
 
 impl Goal {
     /// A goal in the words of a user, for client [`CLIENT_DEFAULT`], with intent 1, scope [`SCOPE_DEFAULT`], the current folder,
-    /// the mode `auto` and the model `default`. Nobody is asked about the plan.
+    /// the mode `auto` and the model `default`. The plan starts without a question to a person.
     pub fn new(goal: &str) -> Goal {
         Goal {
             terms: GoalTerms {
@@ -85,15 +85,15 @@ pub enum GoalError {
     /// The agent does not exist.
     #[error("no agent {0}")]
     Agent(AgentId),
-    /// More earlier runs than a goal may use.
+    /// The goal names more earlier runs than [`EARLIER_RUNS_MAX`].
     #[error("a goal may use at most {EARLIER_RUNS_MAX} earlier runs, not {0}")]
     TooManyEarlier(usize),
-    /// An earlier run is of another client.
+    /// An earlier run belongs to another client.
     #[error("run {run} is of client {owner}, and the goal of client {client}; name a run of {client}")]
     OtherClient {
         /// The earlier run.
         run: RunId,
-        /// Its client.
+        /// Client of the earlier run.
         owner: String,
         /// The client of the goal.
         client: ClientId,
@@ -105,13 +105,13 @@ pub enum GoalError {
     Unfinished {
         /// The earlier run.
         run: RunId,
-        /// Its status.
+        /// Status of the earlier run.
         status: RunStatus,
     },
     /// An earlier run cannot be read.
     #[error(transparent)]
     Earlier(#[from] RunError),
-    /// The plan that the goal begins with is not valid here.
+    /// The opening plan of the goal is not valid in this system.
     #[error("the goal cannot be planned: {}", .0.first().map(ToString::to_string).unwrap_or_default())]
     Plan(Vec<Diagnostic>),
     /// The run cannot be opened.
@@ -126,15 +126,15 @@ fn meant(nearest: Option<&str>) -> String {
     )
 }
 
-/// Pairs of letters compared to find the meant tool.
+/// Most pairs of letters compared in the search for a tool with a similar name.
 const PAIRS_MAX: usize = 1_000_000;
 
 impl System {
-    /// Opens a run for a goal and drives it. The run is durable on return; dropping the future may or may not have opened it.
+    /// Opens a run for a goal, and drives the run. Durable on return; dropping the future may or may not have opened the run.
     ///
     /// # Errors
     ///
-    /// See [`GoalError`]; nothing is opened.
+    /// See [`GoalError`]; no run is opened.
     pub async fn goal(&self, goal: Goal) -> Result<RunId, GoalError> {
         let Goal { terms, on, client, agent, intent, scope, workspace, run, budget, calls } = goal;
         let client = match &agent {
@@ -162,7 +162,7 @@ impl System {
         Ok(self.submit(submission).await?)
     }
 
-    /// The terms with every model named; all models and tools exist.
+    /// Names every model of the terms, and checks that all models and tools exist.
     fn with_known(&self, mut terms: GoalTerms) -> Result<GoalTerms, GoalError> {
         if terms.goal.is_empty() || terms.goal.len() > GOAL_BYTES_MAX {
             return Err(GoalError::Length(terms.goal.len()));
@@ -181,7 +181,7 @@ impl System {
         Ok(terms)
     }
 
-    /// What a goal of a client is told of earlier runs.
+    /// Reads the earlier runs of a goal: all ended, and all of the goal's client.
     async fn earlier_runs(&self, on: &[RunId], client: &ClientId) -> Result<Vec<EarlierRun>, GoalError> {
         if on.len() > EARLIER_RUNS_MAX {
             return Err(GoalError::TooManyEarlier(on.len()));

@@ -1,4 +1,4 @@
-//! Grants: an operator's standing yes to calls of a kind.
+//! Grants: an operator's approval in advance of calls that match a pattern.
 
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::grant::{GRANT_MS_MAX, Grant, pattern};
@@ -11,9 +11,9 @@ use crate::messages::grant::GrantError;
 use crate::messages::registry::RegistryMessage;
 
 impl System {
-    /// Grants further calls like the one of an open question, by runs of its client, for `valid_ms`: their questions are answered
-    /// with yes in the name of `answer`'s person. `text`: words of the argument list, such as `git push *`. The question itself
-    /// stays open. Durable on return; dropping the future may or may not have granted.
+    /// Approves in advance, for `valid_ms` milliseconds, calls with the tool and the client of an open question and an argument list
+    /// that fits the pattern `text`, such as `git push *`. Questions about such calls are answered with yes in the name of the person of
+    /// `answer`. The open question stays open. Durable on return; dropping the future may or may not have granted.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl System {
         Ok(grant)
     }
 
-    /// Ends a grant before its time, in the name of `by`. Durable on return; dropping the future may or may not have revoked it.
+    /// Revokes a grant before its end, in the name of `by`. Durable on return; dropping the future may or may not have revoked.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl System {
         Ok(grant)
     }
 
-    /// The grants in force, by their end.
+    /// The grants in force, the earliest end first.
     pub fn grants(&self) -> Vec<Grant> {
         self.services.grants.in_force(self.services.journal.now())
     }

@@ -1,4 +1,4 @@
-//! What operators do to the gate: stop all calls, and put another policy in force.
+//! Operator controls of the gate: the lockdown, the policy and the clearance authority.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use ostler_kernel::port::{ClearanceAuthority, LockdownStore, PolicySource};
 
 use crate::api::system::System;
 
-/// Why an operator's wish had no effect.
+/// Error of an operator's change to the gate.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
-    /// The lockdown cannot be kept.
-    #[error("the lockdown cannot be kept: {0}; nothing has changed")]
+    /// The store failed. Stopped calls stay stopped in this process, but a restart may release them.
+    #[error("the lockdown cannot be stored: {0}; stopped calls stay stopped until this process ends")]
     Lockdown(std::io::Error),
-    /// The policy is not read from anywhere.
+    /// The system has no source of policies.
     #[error("no file: this system's policy is not read from one")]
     NoSource,
-    /// What is written is no policy.
+    /// The source holds no valid policy.
     #[error("{0}\nthe policy in force stays")]
     Policy(String),
 }
 
 impl System {
-    /// Keeps lockdowns in a store from now on. If it says that calls are stopped, or cannot tell, they are.
+    /// Keeps lockdowns in a store from now on. A stored lockdown, and a store that cannot be read, stop all calls.
     pub fn keep_lockdown(&self, store: Arc<dyn LockdownStore>) {
         let on = store.is_on().unwrap_or_else(|error| {
             tracing::error!(%error, "the lockdown cannot be read: all calls are stopped");
@@ -31,12 +31,12 @@ impl System {
         let _ = self.lockdown.set(store);
     }
 
-    /// Reads the policy from a source, whenever an operator asks for it.
+    /// Sets the source of [`System::reload_policy`]. The first source stays.
     pub fn read_policy_from(&self, source: Arc<dyn PolicySource>) {
         let _ = self.policy_source.set(source);
     }
 
-    /// Asks this authority about the calls of the policy's clearance routes. The first one stays.
+    /// Sets the authority for the calls of the policy's clearance routes. The first authority stays.
     pub fn clear_with(&self, authority: Arc<dyn ClearanceAuthority>) {
         self.services.gatekeeper.clearance.set_authority(authority);
     }
@@ -46,13 +46,13 @@ impl System {
         self.services.gatekeeper.is_locked_down()
     }
 
-    /// Stops all new calls of tools, or lets them go on. Durable on return, if the system has a store.
+    /// Stops all new calls of tools, or releases the stop. Durable on return, if the system has a store.
     ///
     /// # Errors
     ///
-    /// [`OperatorError::Lockdown`].
+    /// [`OperatorError::Lockdown`]: a stop holds until the process ends; a release has no effect.
     pub async fn set_lockdown(&self, on: bool) -> Result<(), OperatorError> {
-        // Stopped first, released last: no call slips through while the store is written.
+        // A stop precedes the write and a release follows the write: no call starts during the write.
         if on {
             self.services.gatekeeper.set_lockdown(true);
         }
@@ -65,8 +65,8 @@ impl System {
         Ok(())
     }
 
-    /// Puts the policy in force that is written now; returns its epoch. Later verdicts are by it, and what was held before is
-    /// shown again.
+    /// Replaces the policy in force with the policy of the source; returns the new epoch. Later verdicts follow the new policy, and
+    /// held calls are shown to a person again.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ impl System {
     /// # Errors
     ///
     /// [`RunError::InvalidState`] if the run is over, or is driven and waits for its turn or a person. [`RunError::Missing`] if
-    /// the process lacks a model or a tool of it.
+    /// the process lacks a model or a tool of the run.
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
         if let RunRowStatus::Quarantined(why) = self.row(run)?.status {
             return Err(RunError::Quarantined(why));
@@ -57,7 +57,7 @@ impl System {
     ///
     /// # Errors
     ///
-    /// [`RunError::Missing`]: the run stays as it is, for a process that has its models and tools.
+    /// [`RunError::Missing`]: the run is unchanged, and a process with its models and tools can resume the run.
     pub async fn resume_among_all(&self, run: RunId) -> Result<(), RunError> {
         if matches!(self.row(run)?.status, RunRowStatus::Open | RunRowStatus::Parked(_)) {
             self.check_has_all(&self.view(run, None).await?)?;
@@ -69,7 +69,7 @@ impl System {
     ///
     /// # Errors
     ///
-    /// [`RunError::Missing`]: a model or a tool of a run that is not driven is not here.
+    /// [`RunError::Missing`]: the run is not driven, and the process lacks a model or a tool of the run.
     pub(crate) fn check_has_all(&self, view: &RunView) -> Result<(), RunError> {
         let run = view.opened.run;
         if self.services.active_runs.has(run) {
@@ -258,12 +258,13 @@ impl System {
         self.operate(run, Operation::Skip(node)).await
     }
 
-    /// Undoes what a closed run did: runs the `undo` of each executed node that has one, the newest effect first. The run is open
-    /// until that has ended, and closes again with the outcome that it had. Durable on return.
+    /// Undoes the effects of a closed run: runs the `undo` call of each executed node with an `undo`, the newest effect first. The
+    /// run is open until the last undo has ended, and closes again with its earlier outcome. The start of the undo is durable on
+    /// return.
     ///
     /// # Errors
     ///
-    /// [`RunError::Undo`]: the run goes on, or nothing is left to undo.
+    /// [`RunError::Undo`]: the run is still open, or nothing is left to undo.
     pub async fn undo(&self, run: RunId) -> Result<(), RunError> {
         let row = self.row(run)?;
         match row.status {

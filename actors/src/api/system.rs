@@ -15,7 +15,7 @@ use ostler_kernel::run::{Diagnoser, Planner};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
 use serde_json::{Map, Value};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::api::assembly::Parts;
@@ -93,13 +93,13 @@ pub struct System {
     pub(crate) opening: Arc<Mutex<()>>,
     /// Learnt plans; none without a store.
     pub(crate) templates: Arc<OnceLock<Arc<dyn TemplateStore>>>,
-    /// Keeps lockdowns; none without a store.
+    /// Store of the lockdown; empty: a lockdown ends with the process.
     pub(crate) lockdown: Arc<OnceLock<Arc<dyn LockdownStore>>>,
-    /// Where the policy is read again.
+    /// Source of [`System::reload_policy`]; empty: the policy cannot be reloaded.
     pub(crate) policy_source: Arc<OnceLock<Arc<dyn PolicySource>>>,
     pub(crate) root: SupervisorRef,
-    /// None without a device.
-    pub(crate) devices: Arc<OnceLock<Devices>>,
+    /// Empty without devices.
+    pub(crate) devices: Arc<OnceCell<Devices>>,
     pub(crate) drain: Duration,
 }
 
@@ -181,7 +181,7 @@ impl System {
         self.services.kernel.settings()
     }
 
-    /// Intent of a run for which nobody gives one.
+    /// Intent of a run that is submitted without an intent.
     pub fn default_intent(&self) -> u8 {
         self.services.gatekeeper.policy().default_intent
     }

@@ -9,7 +9,7 @@ use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Artifact, JSON, Position, RunRow, RunsPage, Seq, StreamId};
 use ostler_kernel::run::{
-    CrashRecovery, FoldedRun, NodeStatus, RecoveryContext, Run, RunOutcome, RunReport, RunTimeline,
+    CrashRecovery, FoldedRun, NodeStatus, RecoveryContext, Run, RunOutcome, RunReport, RunTimeline, Spending,
     StatusFacts,
 };
 use tokio::sync::watch;
@@ -35,6 +35,8 @@ pub struct RunView {
     pub report: RunReport,
     /// Milliseconds of the last attempt of each node, up to now for a running one.
     pub took: BTreeMap<NodeId, Ticks>,
+    /// Credits and model calls of each node.
+    pub spending: Spending,
     /// Outcome of a closed run.
     pub closed: Option<RunOutcome>,
     /// Reason of a suspension that still holds.
@@ -66,7 +68,8 @@ fn fold(services: &RunServices, row: &RunRow, at: Option<Seq>) -> Result<RunView
     if goes_on && !run.waits_for_person() {
         timeline.until(services.journal.now());
     }
-    let (report, took) = (timeline.report(&run), timeline.into_took());
+    let report = timeline.report(&run);
+    let (took, spending) = timeline.into_nodes();
     let opened_ms = opened_at;
     let over_by = services.deadline_for(opened.run, run.terms().parent.as_ref())?;
     Ok(RunView {
@@ -75,6 +78,7 @@ fn fold(services: &RunServices, row: &RunRow, at: Option<Seq>) -> Result<RunView
         run,
         report,
         took,
+        spending,
         closed,
         parked,
         out_of_credit,

@@ -1,4 +1,4 @@
-//! Answers from outside to nodes that wait for them.
+//! Answers from outside the system to nodes of kind `wait`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,14 +16,14 @@ use crate::messages::answer::BY_BYTES_MAX;
 use crate::messages::wait_answer::WaitAnswerRequest;
 use crate::run::suspended_runs;
 
-/// A value from outside for a node that waits.
+/// A value from outside for a node of kind `wait`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitAnswer {
-    /// The value.
+    /// The value, judged by the contract of the node.
     pub value: Value,
-    /// The sender's id of the answer, up to [`ANSWER_ID_BYTES_MAX`] bytes: a repeated delivery is recognised by it.
+    /// The sender's id of the answer, 1 to [`ANSWER_ID_BYTES_MAX`] bytes; a second delivery with the same id is a duplicate.
     pub id: Option<String>,
-    /// Name of the operator who answers, up to [`BY_BYTES_MAX`] bytes; empty for a stranger with the address of the node.
+    /// Name of the answering operator, up to [`BY_BYTES_MAX`] bytes; empty for a sender that knows only the address of the node.
     pub by: String,
 }
 
@@ -44,12 +44,13 @@ impl WaitAnswer {
 }
 
 impl System {
-    /// Gives a value to a node of kind wait, or keeps it until the node waits. Also to a suspended run, which stays suspended.
-    /// Durable on return; a repetition with the same id is a [`AnswerVerdict::Duplicate`].
+    /// Passes a value to a node of kind `wait`, or keeps the value until the node waits. A suspended run records the answer and
+    /// stays suspended. Durable on return; a repetition with the same id is an [`AnswerVerdict::Duplicate`].
     ///
     /// # Errors
     ///
-    /// The run is unknown or cannot be read, or the value is too large. What becomes of a readable answer is no error.
+    /// The run is unknown or cannot be read, the value is too large, or [`WAIT_ANSWERS_MAX`] answers are being decided. A rejected
+    /// answer is a verdict, not an error.
     pub async fn answer_wait(
         &self,
         run: RunId,
@@ -81,7 +82,7 @@ impl System {
             match position {
                 Ok(position) => {
                     self.services.journal.durable(position).await?;
-                    // Only a run that nobody suspended goes on by itself.
+                    // A suspended run continues only on request.
                     if row.status == RunRowStatus::Open { self.take_up(run, false) } else { Ok(()) }
                 }
                 Err(error) => Err(error),

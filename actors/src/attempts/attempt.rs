@@ -112,7 +112,7 @@ async fn act(
 ) -> Result<Value, Failure> {
     let value = match *work {
         Work::Tool { tool, permit } => {
-            // The call may have waited long for the record of its verdict.
+            // The policy may have changed while the verdict was being recorded.
             if let Err(denial) = executor.gatekeeper.check_seal(&permit) {
                 return Err(Box::pin(Recorder::of(log).unsealed(&permit, denial)).await);
             }

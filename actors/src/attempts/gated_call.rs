@@ -1,5 +1,5 @@
-//! Calls amid an attempt that are no node's own: tests, judges, calls of programs. Each leaves its verdict among those of the run
-//! before it is made, as the calls of nodes do.
+//! Calls within an attempt besides the node's own call: tests, judges, calls of programs. The verdict on each call is recorded in
+//! the run before the call starts, as for the calls of nodes.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::messages::agent::AgentMessage;
 use crate::state::caller::Caller;
 use crate::state::gatekeeper::Gatekeeper;
 
-/// Whose verdict it is, and who records it.
+/// Asks the gate about calls of one attempt, and records the verdicts.
 pub(crate) struct Recorder<'a> {
     pub(crate) gatekeeper: &'a Gatekeeper,
     pub(crate) caller: &'a Caller,
     pub(crate) run: RunId,
     pub(crate) node: &'a NodeId,
     pub(crate) attempt: u32,
-    /// The actor that drives the run; `None`: it has none now.
+    /// Actor that drives the run and records the verdicts; `None`: no verdict can be recorded.
     pub(crate) agent: Option<ActorRef<AgentMessage>>,
 }
 
 impl<'a> Recorder<'a> {
-    /// For calls amid an attempt.
+    /// Recorder for the calls within an attempt.
     pub(crate) fn of(log: &'a AttemptJournal) -> Recorder<'a> {
         let (site, executor) = (&log.site, &log.executor);
         Recorder {
@@ -42,11 +42,11 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// The tool and a permit whose verdict is durable.
+    /// The tool and a permit with a durable verdict.
     ///
     /// # Errors
     ///
-    /// The gate denies the call, or nobody can record that it does not.
+    /// The gate denies the call, or the verdict cannot be recorded and the policy demands the record.
     pub(crate) async fn permit(
         &self,
         tool: &str,
@@ -63,8 +63,8 @@ impl<'a> Recorder<'a> {
         Ok((tool, permit))
     }
 
-    /// Records that an allowed call is not made after all; returns its failure. After another policy was put in force, another
-    /// attempt is judged by that.
+    /// Records that an allowed call does not start after all; returns the failure of the call. After a change of the policy, the
+    /// failure is transient: another attempt is judged by the new policy.
     pub(crate) async fn unsealed(&self, permit: &Permit, denial: Denial) -> Failure {
         let failure = match denial.code {
             DenialCode::PolicyEpochStale => {
@@ -87,7 +87,8 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// The failure of a call that the gate denies, as its plan sees it. Without room for the verdict, a later attempt may be recorded.
+/// Failure of a denied call, as the plan sees the failure. Transient if the verdict could not be recorded: a later attempt may
+/// succeed.
 pub(crate) fn refused(denial: &Denial) -> Failure {
     match denial.code {
         DenialCode::AuditUnavailable => {

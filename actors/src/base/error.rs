@@ -24,7 +24,7 @@ pub enum RunError {
     /// The run is quarantined because of damage.
     #[error("the run is quarantined and never goes on: {0}")]
     Quarantined(String),
-    /// The process lacks a model or a tool of the run; the text says which, and what to do.
+    /// The process lacks a model or a tool of the run; the text names the missing part and the remedy.
     #[error("{0}")]
     Missing(String),
     /// The node is not in doubt.

@@ -9,7 +9,7 @@ pub const CLIENTS_MAX: usize = 100_000;
 /// Live agents, plus stages with an actor; other agents are idle.
 pub const LIVE_AGENTS_MAX: u32 = 20_000;
 
-/// Answers from outside that are decided at the same time; a further sender is told to try again.
+/// Answers to waits that are decided at the same time; further senders are refused and may try again.
 pub const WAIT_ANSWERS_MAX: usize = 64;
 
 /// Requests that wait for a run to be loaded; more are refused.

@@ -11,13 +11,14 @@ use tokio::task::JoinHandle;
 
 use crate::base::panic_message::panic_message;
 
-/// Keeps a device: starts it when a call wants it, and again after it ended, as the breaker says.
+/// Keeps a device running: starts the device when a call needs the device, and restarts an ended device after the wait that the
+/// breaker demands.
 pub(super) struct Keeper;
 
-/// The task that runs the device panicked.
+/// Message: the task that runs the device panicked.
 pub(super) struct Panicked(String);
 
-/// Ends the task, and with it the device, when the keeper ends.
+/// The task that runs the device; a drop aborts the task and so ends the device.
 pub(super) struct Running(JoinHandle<()>);
 
 impl Drop for Running {
@@ -44,7 +45,7 @@ impl Actor for Keeper {
         })))
     }
 
-    /// Fails, so that the supervisor starts the keeper again with a new breaker.
+    /// Fails, so that the supervisor restarts the keeper with a new breaker.
     async fn handle(
         &self,
         _: ActorRef<Panicked>,
@@ -83,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends at once, and keeps what it was told.
+    /// A device that ends at once, and records each refusal.
     #[derive(Default)]
     struct Broken {
         starts: AtomicU32,

@@ -1,4 +1,4 @@
-//! The tree of devices: an actor for each keeps its device running while calls want it.
+//! Supervision tree of the devices: one keeper actor for each device keeps the device running while calls need the device.
 
 mod keeper;
 
@@ -12,29 +12,27 @@ use ostler_supervisor::{
 
 use keeper::Keeper;
 
-/// Restarts of all keepers within [`PERIOD`]. Only a panic restarts one: a device that ends is no failure of its keeper.
+/// Most restarts of all keepers within [`PERIOD`]. Only a panic restarts a keeper: a device that ends is no failure of the keeper.
 const RESTARTS: u32 = 10;
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The devices of a system, and the tree that keeps them.
+/// The devices of a system, and their supervision tree.
 pub(crate) struct Devices {
     pub(crate) tree: SupervisorRef,
     all: Vec<Arc<dyn Device>>,
 }
 
 impl Devices {
-    /// Starts a keeper for each device.
     pub(crate) async fn start(devices: Vec<Arc<dyn Device>>) -> Result<Devices, StartError> {
         Ok(Devices { tree: start(devices.clone()).await?, all: devices })
     }
 
-    /// A device by name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Device>> {
         self.all.iter().find(|device| device.name() == name)
     }
 }
 
-/// Starts a keeper for each device, one for one.
+/// Starts a keeper for each device; a failed keeper is restarted alone.
 async fn start(devices: Vec<Arc<dyn Device>>) -> Result<SupervisorRef, StartError> {
     let keeper = |device: Arc<dyn Device>| {
         let name = device.name().to_owned();

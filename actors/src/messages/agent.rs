@@ -41,7 +41,7 @@ pub(crate) enum AgentMessage {
     Judged { run: RunId, judgement: Judgement, adherence: Option<u16>, calls: Vec<ModelCall> },
     /// A call of the micro-planner ended.
     Advised(Box<Advice>),
-    /// Record a verdict on a call amid an attempt, and answer once it is durable.
+    /// Record a verdict on a call within an attempt, and reply once the record is durable.
     Verdict { run: RunId, verdict: Box<GateVerdict>, reply: AskReply },
     /// The clearance authority answered about the call of an attempt.
     Answered(Box<ClearanceEnd>),

@@ -6,7 +6,7 @@ use ostler_kernel::port::JournalError;
 
 use crate::base::error::RunError;
 
-/// Why a grant was not given or revoked. Nothing has changed then.
+/// Error of giving or revoking a grant; nothing has changed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum GrantError {
     /// The pattern is malformed.
@@ -15,7 +15,7 @@ pub enum GrantError {
     /// The validity is out of range.
     #[error("a grant holds for 1 ms to a day, not {0} ms")]
     Validity(i64),
-    /// A grant is given with the approval of an action.
+    /// The question is not about the start of a call with an argument list.
     #[error(
         "node {0}: its question is not about the start of a call with an argument list, so there is nothing to grant further"
     )]
@@ -23,7 +23,7 @@ pub enum GrantError {
     /// The pattern does not fit the approved call.
     #[error("the pattern does not fit the call that is approved, {0}")]
     OtherCall(String),
-    /// There are [`GRANTS_MAX`] grants in force.
+    /// [`GRANTS_MAX`] grants are in force.
     #[error("there are {GRANTS_MAX} grants in force: revoke one first, with `ostler approvals revoke ID`")]
     TooMany,
     /// No such grant is in force.

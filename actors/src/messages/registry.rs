@@ -148,7 +148,7 @@ pub(crate) enum RegistryMessage {
         client: ClientId,
         reply: RpcReplyPort<Result<Position, ClientError>>,
     },
-    /// Record a grant under an id of its own; the reply is the grant and the position of the record.
+    /// Record a grant under a new id; the reply is the grant and the position of the record.
     Grant {
         grant: Grant,
         reply: RpcReplyPort<Result<(Grant, Position), GrantError>>,

@@ -35,9 +35,10 @@ pub struct Submission {
     pub budget: Option<u64>,
     /// Limits of the run's calls of models; `None`: no limits but the client's.
     pub calls: Option<CallTerms>,
-    /// How the run takes part in reuse; `None`: nothing of it is reused or recorded for reuse. No term of an idempotent repetition.
+    /// Terms of reuse; `None`: the run neither reuses results nor records results for reuse. An idempotent repetition may have
+    /// other terms of reuse.
     pub reuse: Option<ReuseTerms>,
-    /// Artifacts that people put in the place of results; only with `reuse`.
+    /// Artifacts that replace results by order of a person; only with `reuse`.
     pub edits: Vec<ArtifactEdited>,
     /// Terms of a goal run, whose plan is its [`opening_plan`](ostler_kernel::policy::opening_plan); `None`: a plan file.
     pub goal: Option<Arc<GoalTerms>>,
@@ -131,7 +132,7 @@ pub enum SubmitError {
     /// The intent is not 0, 1 or 2.
     #[error("intent {0} is not 0, 1 or 2")]
     Intent(u8),
-    /// The intent exceeds what a caller may ask for.
+    /// The intent exceeds the limit of the caller's token.
     #[error("{0}")]
     AboveToken(String),
     /// The scope does not exist.

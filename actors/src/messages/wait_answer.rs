@@ -1,4 +1,4 @@
-//! Answers from outside to waits.
+//! Requests with answers to nodes of kind `wait`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,13 +8,13 @@ use ostler_kernel::plan::Rule;
 use ostler_kernel::run::{OutsideAnswer, Run, RunInput};
 use serde_json::Value;
 
-/// An answer on its way to the driver of the run.
+/// An answer for the driver of the run.
 #[derive(Clone)]
 pub(crate) struct WaitAnswerRequest {
     pub(crate) node: NodeId,
     pub(crate) id: Option<String>,
     pub(crate) value: Arc<Value>,
-    /// The value, stored.
+    /// The stored value.
     pub(crate) output: Output,
     pub(crate) by: String,
     /// Set once the answer is decided.
@@ -22,7 +22,8 @@ pub(crate) struct WaitAnswerRequest {
 }
 
 impl WaitAnswerRequest {
-    /// The decision input. The contract is judged only if the node waits: an early answer is judged once it does.
+    /// Input of the decision; also sets `verdict`. The contract is judged only if the node waits: an early answer is judged when
+    /// the wait begins.
     pub(crate) fn into_input(self, run: &Run, holds: &dyn Fn(&[Rule], &Value) -> bool) -> RunInput {
         let WaitAnswerRequest { node, id, value, output, by, verdict } = self;
         let contract = run.node(&node).filter(|_| run.waits_for_answer(&node)).map(|node| &node.contract);

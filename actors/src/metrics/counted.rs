@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use metrics::{Recorder, SharedString};
 use ostler_kernel::event::Event;
-
 use ostler_kernel::port::{
     Journal, JournalError, JournalLayer, ModelCall, Position, StreamBatch, StreamKind,
 };

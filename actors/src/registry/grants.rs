@@ -1,4 +1,4 @@
-//! Grants in the streams of the clients.
+//! Records grants and revocations in the streams of the clients.
 
 use ostler_kernel::event::Event;
 use ostler_kernel::grant::{GRANTS_MAX, Grant};

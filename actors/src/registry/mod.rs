@@ -6,7 +6,7 @@
 //! | `client_stream` | the streams of the clients: appended here, and read when the registry starts |
 //! | `entry`, `agent_lifecycle` | an agent, and the state machine of its actor |
 //! | `drive` | which run an agent drives; requests to runs |
-//! | `grants` | what operators allow without a question each |
+//! | `grants` | records grants: approvals that operators give in advance |
 //! | `failures` | actors that end, quarantined agents, runs that are suspended for that |
 //! | `admission`, `admission_queue` | starts actors; agents that wait for a place |
 //! | `credit_wait`, `credit_wait_queue` | resumes runs whose client has credits again; runs that wait for credits |

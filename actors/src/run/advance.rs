@@ -37,7 +37,7 @@ impl RunDriver {
         self.in_flight.inline.begin();
         self.cancel_after_deadline();
         let over = self.decide_turn().await?;
-        // A run that is undone later was evaluated when it ended.
+        // A reopened run was evaluated at its first end; the undo is not evaluated.
         let is_evaluated = over && !self.run.is_reopened() && self.evaluate().is_some();
         if over {
             self.writer.pending.push(Event::RunClosed { outcome: self.run.outcome() });

@@ -26,7 +26,7 @@ use crate::messages::agent::{Advice, AgentMessage};
 use crate::run::services::RunServices;
 use crate::state::caller::Caller;
 
-/// A call of the micro-planner.
+/// A call of the micro-planner before the gate's verdict.
 struct Planned {
     tool: String,
     params: Map<String, Value>,
@@ -37,7 +37,7 @@ struct Planned {
 }
 
 impl Planned {
-    /// Makes the call if the gate allows it. No answer: the call was ended before.
+    /// Makes the call if the gate allows the call. `None`: the call was cancelled.
     async fn make(self, gate: Gate, end: CancellationToken) -> (Option<ToolResult>, ModelCalls) {
         let Planned { tool, params, key, intent, context, bill } = self;
         let within = Duration::from_millis(context.timeout_ms);
@@ -65,7 +65,7 @@ impl Planned {
     }
 }
 
-/// Who asks the gate, and who records what it says.
+/// The parts that a call needs to ask the gate and to record the verdict.
 struct Gate {
     services: Arc<RunServices>,
     caller: Arc<Caller>,

@@ -7,7 +7,6 @@ use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::plan::Rule;
 use ostler_kernel::run::{ApprovalRequest, NodeStatus, Operation, RunInput};
-
 use serde_json::Value;
 
 use super::driver::RunDriver;
@@ -125,8 +124,8 @@ impl RunDriver {
         request.digest()
     }
 
-    /// Answers the question about a call that an operator has granted before, in the name of the grant. The question stays in the
-    /// records.
+    /// Answers a question about a call with yes if a grant covers the call. The records keep the question, and name the grant as
+    /// author of the answer.
     fn answer_by_grant(&mut self, id: &NodeId, shown: &ApprovalRequest) {
         let Some(tool) = shown.tool.as_deref().filter(|_| shown.refusal.is_none() && shown.tests.is_empty())
         else {

@@ -1,15 +1,16 @@
-//! A question to the clearance authority.
+//! Questions to the clearance authority.
 
 use tokio_util::sync::CancellationToken;
 
-/// A question to the authority that is under way.
+/// An open question to the clearance authority.
 pub(super) struct Asked {
     pub(super) attempt: u32,
     pub(super) end: CancellationToken,
 }
 
 impl Asked {
-    /// Ends it: nobody waits for the answer any more. Its message still brings the slot back.
+    /// Cancels the question. The task of the question still sends [`ClearanceEnd`](crate::messages::clearance::ClearanceEnd), which
+    /// returns the slot.
     pub(super) fn end(&self) {
         self.end.cancel();
     }

@@ -1,5 +1,5 @@
-//! Attempts that wait for the clearance authority, each with its slot. Nothing of them is recorded: after a crash they are gated
-//! and asked about again.
+//! Attempts that wait for the clearance authority. Each attempt holds its slot. Open questions are not recorded: after a crash the
+//! attempts pass the gate again, and the authority is asked again.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::messages::clearance::{Beginning, ClearanceEnd};
 use crate::state::clearance::Question;
 
 impl RunDriver {
-    /// Asks the authority about the call of an attempt; a message brings the answer.
+    /// Asks the authority about the call of an attempt; the answer arrives as [`AgentMessage::Answered`].
     pub(super) fn ask_authority(&mut self, key: AttemptKey, question: Question, begun: Beginning) {
         let (me, end, services) = (self.me.clone(), CancellationToken::new(), Arc::clone(&self.services));
         let asked = Asked { attempt: key.attempt, end: end.clone() };
@@ -30,7 +30,7 @@ impl RunDriver {
         });
     }
 
-    /// Begins an attempt with the answer of the authority, if the run still wants it.
+    /// Begins an attempt with the answer of the authority, if the run still wants the attempt.
     pub(super) async fn answered(&mut self, end: ClearanceEnd) {
         let ClearanceEnd { key, begun, answer } = end;
         if !self.asks_about(&key) {
@@ -55,20 +55,20 @@ impl RunDriver {
         }
     }
 
-    /// True if the authority is being asked about the call of an attempt.
+    /// True if a question about the call of an attempt is open.
     pub(super) fn asks_about(&self, key: &AttemptKey) -> bool {
         let asked = self.in_flight.asked.get(&key.node);
         key.run == self.opened.run && asked.is_some_and(|asked| asked.attempt == key.attempt)
     }
 
-    /// Ends the question about a node that is no longer wanted.
+    /// Cancels the question about a node that is cancelled or drains.
     pub(super) fn stop_asking(&self, node: &NodeId) {
         if let Some(asked) = self.in_flight.asked.get(node) {
             asked.end();
         }
     }
 
-    /// Prepares a timer, which has no slot to hold: the run waits for the authority.
+    /// Prepares a timer. A timer holds no slot, so the run itself waits for the authority.
     pub(super) async fn prepare_timer(&mut self, node: &Node) -> Result<Prepared, Refusal> {
         match self.prepare(node).await {
             Err(Refusal::Unasked(question)) => {

@@ -28,7 +28,7 @@ const RERUN_RANK: u64 = u64::MAX >> 11;
 impl RunDriver {
     /// Offers a ready node for a slot, or for a person's approval first.
     pub(super) fn offer(&mut self, node: &NodeId) {
-        // What needs no slot does not wait behind the plan's own limit of slots.
+        // A node without a slot does not wait for the plan's limit of slots.
         let is_prompt = self.run.question(node).is_some() || takes_no_slot(&self.run, node);
         self.queue.offer(place(&self.run, node), is_prompt);
     }
@@ -153,14 +153,14 @@ impl RunDriver {
         }
         let (plan, mut jobs) = (Arc::clone(self.run.plan()), Vec::new());
         while let Some(id) = self.queue.next_ready(self.run.free_slots()) {
-            self.hold_if_tainted(&id);
+            self.hold_for_person(&id);
             if self.ask_person(&id).await {
                 continue;
             }
             let Some(at) = self.run.graph().position(&id) else { continue };
             let node = &plan.nodes[at];
             if self.reuse(node).await {
-                // What became ready by that may ask a person.
+                // The reused result may have made nodes ready that ask a person.
                 self.ask_prompts().await;
                 continue;
             }

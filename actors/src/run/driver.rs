@@ -91,9 +91,9 @@ pub(super) struct InFlight {
     pub(super) inline: InlineBudget,
     /// Calls of the micro-planner that are under way, by their place among the calls of the run. They end with the driver.
     pub(super) advice: BTreeMap<usize, CancellationToken>,
-    /// Attempts about which the clearance authority is being asked. They hold their slots.
+    /// Open questions to the clearance authority, by node. The attempts hold their slots.
     pub(super) asked: BTreeMap<NodeId, Asked>,
-    /// What the authority said about the attempt that is being begun.
+    /// Answer of the authority about the attempt that begins now; `None` at all other times.
     pub(super) answer: Option<(NodeId, Answer)>,
     pub(super) recovery: Recovery,
     pub(super) reuse: ReuseProgress,

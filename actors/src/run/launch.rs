@@ -29,7 +29,7 @@ pub(super) enum Refusal {
     Failed(FailureCategory, String),
     /// The gate denied the call. The plan sees the same sentence for every reason.
     Denied(Denial),
-    /// The clearance authority is to be asked first.
+    /// The clearance authority must be asked first.
     Unasked(Box<Question>),
 }
 
@@ -197,7 +197,7 @@ impl RunDriver {
         self.decide(RunInput::Result(Box::new(AttemptResult::without_cost(id.clone(), attempt, outcome))));
     }
 
-    /// Records a denial; returns what the plan sees of it.
+    /// Records a denial; returns the failure that the plan sees.
     fn denied(&mut self, id: &NodeId, attempt: u32, denial: Denial) -> (FailureCategory, String) {
         let seen = denial.for_model().to_owned();
         self.record_denial(id, attempt, &denial);

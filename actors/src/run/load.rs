@@ -200,8 +200,8 @@ fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, Acto
     Ok(Some(Loaded { folded, recovered_at, is_ours, calls }))
 }
 
-/// Stops driving a run that lacks something in this process. Only a person who asked for it by name is told by a suspension:
-/// else it stays as it is, for the process that has what it needs.
+/// Stops driving a run that lacks a model or a tool in this process. A run that a person resumed by name is suspended, with the
+/// reason. Any other run stays unchanged for a process that has all parts.
 fn leave(arguments: &AgentArguments, run: RunId, missing: String) {
     if arguments.services.active_runs.asked_for(run) {
         set_aside(arguments, &run, missing);

@@ -1,5 +1,5 @@
-//! Tools and models that a run needs and this process does not have. Failing instead would end the run for want of a line in a
-//! file, or because another program has to be started.
+//! Tools and models that a run needs and this process lacks. Such a run does not fail: a line in a configuration file or the start
+//! of another program mends the lack.
 
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::model_of_tool;
@@ -7,7 +7,7 @@ use ostler_kernel::run::Run;
 
 use crate::state::gatekeeper::Gatekeeper;
 
-/// What an open run needs and the process does not have, and what to do; `None` if it has everything.
+/// The first model or tool that an open run needs and the process lacks, with the remedy; `None`: the process has all.
 pub(crate) fn missing(gatekeeper: &Gatekeeper, id: RunId, run: &Run) -> Option<String> {
     let terms = run.goal().map(|goal| goal.terms());
     if let Some(model) = terms.and_then(|terms| terms.models.missing(|model| gatekeeper.has_model(model))) {

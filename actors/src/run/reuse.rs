@@ -1,4 +1,4 @@
-//! Recorded results in the place of attempts: decided before a slot is asked for, and recorded with the end of a node.
+//! Reuse of recorded results. The decision precedes the request for a slot; a result is recorded with the end of its node.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use ostler_kernel::event::{
     Event, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReusedResult,
 };
 use ostler_kernel::lineage::{
-    self, Evidence, Frontier, Manifest, Reason, Record, Reuse, StalePolicy, frontier, judge, last_record_key,
+    self, Evidence, Frontier, Manifest, OverrideState, Reason, Record, frontier, judge, last_record_key,
     record_key,
 };
 use ostler_kernel::plan::Node;
@@ -17,17 +17,18 @@ use super::driver::RunDriver;
 use super::launch::Prepared;
 use crate::base::keys::AttemptKey;
 
-/// Records that are read at once: the nodes of a run mostly find theirs in one other run.
+/// Records read at once. The records for the nodes of a run mostly lie together, in one other run.
 const READ_AHEAD: usize = 512;
 
-/// Read records that a run keeps.
+/// Most records that a driver keeps in memory.
 const RECORDS_KEPT_MAX: usize = 4_096;
 
-/// Decisions after which other futures get the thread.
+/// Decisions between two yields to other tasks of the thread.
 const DECISIONS_AT_ONCE: usize = 64;
 
 impl RunDriver {
-    /// Ends a ready node with a recorded result, if one may stand in. Otherwise records why the node is executed.
+    /// Ends a ready node with a recorded result, if reuse is allowed. Otherwise records the reason for the execution. Returns
+    /// whether the node ended.
     pub(super) async fn reuse(&mut self, node: &Node) -> bool {
         let Some(terms) = self.run.reuse_terms() else { return false };
         let looks_up = terms.looks_up(&node.id) || self.run.edit_of(&node.id).is_some();
@@ -55,7 +56,7 @@ impl RunDriver {
         false
     }
 
-    /// A person's artifact in the place of the node's result, unless it is stale and to be dropped then.
+    /// The edit of the node's result by a person, unless the edit is stale and its policy drops stale edits.
     async fn edited(&mut self, node: &Node) -> Option<ReuseDecided> {
         let edit = self.run.edit_of(&node.id)?.clone();
         let prepared = self.prepare(node).await.ok();
@@ -63,7 +64,8 @@ impl RunDriver {
         let manifest = prepared.and_then(|prepared| self.run.manifest(node, &prepared.refs, version).ok());
         let reuse = manifest.map(|manifest| manifest.reuse());
         let stale = edit.base.zip(reuse).is_some_and(|(base, now)| base != now);
-        if stale && edit.stale == StalePolicy::Recompute {
+        // No request asks about stale edits (0043); one that an older record asks about is kept.
+        if edit.stale.state(stale) == OverrideState::Dropped {
             return None;
         }
         let decision = ReuseDecision::Edited { output: edit.output, author: edit.author, stale };
@@ -80,7 +82,7 @@ impl RunDriver {
         }))
     }
 
-    /// `None`: the node takes no part in reuse, or its inputs fail, which its attempt reports.
+    /// Decides on reuse. `None`: the node takes no part in reuse, or its inputs fail; the attempt reports the failure.
     async fn decide_reuse(&mut self, node: &Node, beyond: &Frontier) -> Option<ReuseDecided> {
         let decided = |reuse, decision| Some(ReuseDecided { node: node.id.clone(), reuse, decision });
         if !self.run.is_reusable(node) {
@@ -88,7 +90,7 @@ impl RunDriver {
             let reason = ReuseDecision::Recomputed(Reason::NotReusable);
             return if only_effect { decided(None, reason) } else { None };
         }
-        // The gate allows the call now, or the attempt will be denied.
+        // Preparing asks the gate: a denied call reuses nothing, and the attempt reports the denial.
         let Prepared { refs, .. } = self.prepare(node).await.ok()?;
         let manifest = self.run.manifest(node, &refs, self.tool_version(node)).ok()?;
         let work = manifest.reuse();
@@ -103,7 +105,7 @@ impl RunDriver {
         decided(Some(work), decision)
     }
 
-    /// The recorded result of the node's work, or the reason against it.
+    /// The recorded result of the node's work, or the reason for an execution.
     async fn look_up(
         &mut self,
         node: &Node,
@@ -136,20 +138,14 @@ impl RunDriver {
         };
         let same_as_last = last.is_some_and(|(_, last)| last.reuse == work);
         Ok(judge(&known, repetition(node), &contract, &evidence).map(|reuse| ReusedResult {
-            basis: match reuse {
-                Reuse::Revalidated => ReuseBasis::Revalidated,
-                Reuse::Known if same_as_last && !beyond.is_empty() => {
-                    ReuseBasis::CutOff(beyond.iter().cloned().collect())
-                }
-                Reuse::Known => ReuseBasis::Same,
-            },
+            basis: ReuseBasis::new(reuse, same_as_last, beyond),
             from,
             output: record.output.clone(),
             sampled: node.calls_model(),
         }))
     }
 
-    /// Whether a stored value satisfies the node's contract, as far as that can be judged without a call or a person.
+    /// True if a stored value satisfies the node's contract, and the contract needs no call and no person.
     fn satisfies(&self, node: &Node, value: &serde_json::Value) -> bool {
         let Ok(contract) = self.services.gatekeeper.contract(&node.contract) else { return false };
         let judgement = contract.judge(value);
@@ -159,7 +155,7 @@ impl RunDriver {
             && judgement.people.is_empty()
     }
 
-    /// The record at a place; `None` if its run was collected.
+    /// The record at a place; `None` if the run of the record was deleted.
     fn record_at(
         &mut self,
         place: Option<RecordPlace>,
@@ -186,7 +182,7 @@ impl RunDriver {
         Ok(records.get(&place).map(|record| (place, Arc::clone(record))))
     }
 
-    /// Keeps what an attempt works with, for the record of its result.
+    /// Keeps the manifest of an attempt for the record of the result.
     pub(super) fn keep_manifest(&mut self, node: &Node, refs: &RefDigests) {
         if !self.run.is_reusable(node) {
             return;
@@ -196,7 +192,7 @@ impl RunDriver {
         }
     }
 
-    /// Records the result that a node has ended with, in the append of that end.
+    /// Records the result of an ended node for reuse, in the same append as the end.
     pub(super) fn record_for_reuse(&mut self, key: &AttemptKey) {
         let Some(manifest) = self.in_flight.reuse.manifests.remove(&key.node) else { return };
         let Some(node) = self.run.node(&key.node) else { return };
@@ -205,7 +201,7 @@ impl RunDriver {
     }
 }
 
-/// Facts about a record and its artifact.
+/// Checks of a record and its artifact.
 struct Found {
     verifies: bool,
     satisfies: bool,

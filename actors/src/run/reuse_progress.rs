@@ -1,4 +1,4 @@
-//! What a run's actor knows about reuse in its run.
+//! Memory of a driver about reuse.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,15 +7,16 @@ use ostler_kernel::event::{RecordPlace, ResultRecorded};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::lineage::{Frontier, Manifest};
 
-/// What a driver knows about reuse in its run. Lost with the driver: then a result may stay unrecorded, and an explanation be shorter.
+/// Memory of a driver about reuse in its run, lost with the driver. After a loss, a result may stay unrecorded, and an explanation
+/// may name fewer nodes.
 #[derive(Default)]
 pub(super) struct ReuseProgress {
-    /// Manifests of attempts under way.
+    /// Manifests of running attempts.
     pub(super) manifests: BTreeMap<NodeId, Manifest>,
-    /// Nearest executed ancestors of decided nodes.
+    /// Nearest executed ancestors of the nodes with a decision.
     pub(super) frontiers: BTreeMap<NodeId, Frontier>,
-    /// Records that were read.
+    /// Cache of records.
     pub(super) records: BTreeMap<RecordPlace, Arc<ResultRecorded>>,
-    /// Decisions so far.
+    /// Number of decisions, for yields.
     pub(super) decisions: usize,
 }

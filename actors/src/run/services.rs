@@ -52,7 +52,7 @@ pub(crate) struct RunServices {
     pub(crate) limits: Limits,
     /// Held while an inactive run is read and appended to.
     pub(crate) suspended_writes: Mutex<()>,
-    /// Turns of the answers from outside.
+    /// Permits for answers to waits; [`WAIT_ANSWERS_MAX`](crate::base::limits::WAIT_ANSWERS_MAX) at once.
     pub(crate) wait_answers: Semaphore,
 }
 

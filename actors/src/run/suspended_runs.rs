@@ -7,7 +7,6 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::plan::Rule;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::{AbandonedWork, Canceller, FoldedRun, Operation, RunInput};
-
 use serde_json::Value;
 
 use crate::base::attempt_end::{Ended, ModelCalls};
@@ -105,20 +104,21 @@ pub(crate) fn operate(
     })
 }
 
-/// Opens a closed run again to undo it. Returns the position of the record.
+/// Reopens a closed run and begins its undo. Returns the position of the record.
 pub(crate) fn undo(services: &Arc<RunServices>, row: &RunRow) -> Result<Position, RunError> {
     alone(services, || {
         let FoldedRun { mut run, last, .. } = services.runs.fold(row, None, |_| {})?;
         run.check_undo()?;
         let input = RunInput::Operator(Operation::Undo);
         let mut events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
-        // The record by which the index knows that the run is open.
+        // The index marks the run as open because of this record.
         events.push(Event::RunRecovered { count: 0 });
         Ok(append(services, row, last, events, Vec::new())?)
     })
 }
 
-/// Records an answer from outside to a run without a driver. Returns the position of the record, or that of the last one.
+/// Records an answer to a wait of a run without a driver. Returns the position of the record, or of the run's last record if the
+/// answer changes nothing.
 pub(crate) fn answer_wait(
     services: &Arc<RunServices>,
     row: &RunRow,

@@ -1,4 +1,4 @@
-//! Records of the gate's verdicts on the calls of a run.
+//! Records the gate's verdicts on the calls of a run.
 
 use ostler_kernel::event::GateVerdict;
 use ostler_kernel::gate::{Denial, Permit};
@@ -10,8 +10,8 @@ use crate::base::error::RunError;
 use crate::messages::agent::AskReply;
 
 impl RunDriver {
-    /// Holds a node whose call a person has to allow. The question to the person follows.
-    pub(super) fn hold_if_tainted(&mut self, id: &NodeId) {
+    /// Holds a node if a person must allow the call. The question to the person follows.
+    pub(super) fn hold_for_person(&mut self, id: &NodeId) {
         let Some(node) = self.run.node(id).filter(|_| !self.run.is_held_by_gate(id)) else { return };
         let Some(hold) = self.services.gatekeeper.hold(&self.run, node) else { return };
         let next = self.run.instance(id).map_or(0, |instance| instance.attempts) + 1;
@@ -20,7 +20,7 @@ impl RunDriver {
         self.record(held);
     }
 
-    /// The verdict on an attempt that starts.
+    /// The verdict on the call of a starting attempt.
     pub(super) fn allowed(&self, node: &Node, permit: &Permit) -> GateVerdict {
         let attempt = self.run.instance(&node.id).map_or(0, |instance| instance.attempts);
         self.services.gatekeeper.allowed(&self.caller, (&node.id, attempt), permit)
@@ -33,7 +33,7 @@ impl RunDriver {
         self.record(denied);
     }
 
-    /// Records a verdict on a call amid an attempt; the answer follows once it is durable.
+    /// Records a verdict on a call within an attempt; the reply follows once the record is durable.
     pub(super) fn record_call(&mut self, run: RunId, verdict: GateVerdict, reply: AskReply) {
         if run != self.opened.run || !self.record(verdict) {
             let _ = reply.send(Err(RunError::Over));

@@ -1,5 +1,5 @@
-//! Nodes that go on without a slot and without a call: collectors and waits. And the results that guards and lists ask for, which
-//! are too large for their records.
+//! Nodes that need no slot and make no call: collectors and waits. Also loads the results that guards and lists need and that are
+//! too large for the journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::driver::RunDriver;
 use super::launch::Refusal;
 use crate::storage::results::Unreadable;
 
-/// True if the node takes no slot, and calls nothing.
+/// True if the node takes no slot and makes no call.
 pub(super) fn takes_no_slot(run: &Run, node: &NodeId) -> bool {
     run.node(node).is_some_and(|node| matches!(node.kind, Kind::Collector | Kind::Wait))
 }
 
 impl RunDriver {
-    /// Reads the results that guards and lists wait for. Returns whether there were any.
+    /// Reads the results that guards and lists wait for. Returns whether any was read.
     pub(super) async fn read_results(&mut self) -> bool {
         let wanted: Vec<(NodeId, Option<Output>)> = self
             .run
@@ -46,7 +46,7 @@ impl RunDriver {
         true
     }
 
-    /// Starts a collector or a wait, or repeats a collector that its process lost. `false`: the node is another.
+    /// Starts a collector or a wait, or repeats a collector that was lost with its process. `false`: the node is of another kind.
     pub(super) async fn start_without_slot(&mut self, id: &NodeId) -> bool {
         let plan = Arc::clone(self.run.plan());
         let Some(node) = plan.node(id) else { return false };
@@ -61,9 +61,9 @@ impl RunDriver {
     async fn collect(&mut self, node: &Node) {
         let state = self.run.instance(&node.id).map(|instance| instance.state());
         if !matches!(state, Some(NodeState::Ready | NodeState::Running)) {
-            return; // it was stopped meanwhile
+            return; // the node was stopped meanwhile
         }
-        if self.run.instance(&node.id).is_some_and(|instance| instance.state() == NodeState::Ready) {
+        if state == Some(NodeState::Ready) {
             let events = self.within(|run, cx| run.start(cx, &node.id, None));
             self.apply_effects(events);
         }
@@ -93,7 +93,7 @@ impl RunDriver {
         Ok(items)
     }
 
-    /// Begins a wait, and judges the answers that came before, in the order in which they came.
+    /// Begins a wait, and judges the early answers in the order of arrival.
     async fn wait(&mut self, node: &Node) {
         let results = self.services.results.needed(&self.run, node).await.map_err(Refusal::unreadable);
         let resolved = results.and_then(|results| {

@@ -280,7 +280,7 @@ impl AttemptTable {
         wanted.map(|entry| entry.key().clone()).collect()
     }
 
-    /// The actor that an attempt reports to.
+    /// The actor that drives the run of an attempt; `None`: the attempt is unknown.
     pub(crate) fn agent_of(&self, key: &AttemptKey) -> Option<ActorRef<AgentMessage>> {
         self.entries.get(key).map(|entry| entry.agent.clone())
     }

@@ -24,7 +24,7 @@ impl Caller {
         Caller { client, agent, intent: opened.intent, scope: opened.scope.clone(), workspace }
     }
 
-    /// Who asks for clearance.
+    /// The names under which the clearance authority is asked: the client as tenant, the agent as user.
     pub(crate) fn asker(&self) -> Asker<'_> {
         Asker { tenant: self.client.as_str(), user: self.agent.as_str() }
     }

@@ -1,4 +1,4 @@
-//! Clearance: what the outside authority says about calls, and the yes that counts again for a while.
+//! Clearance of calls by an outside authority, with a cache of its approvals.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -11,29 +11,30 @@ use tokio::time::Instant;
 use crate::base::lock::lock;
 use crate::messages::clearance::Answer;
 
-/// Asks the authority; keeps what it said for as long as the route says. Empty after a restart.
+/// The authority and the cache of its approvals. An approval stays in the cache for the time of its route; a restart empties the
+/// cache.
 pub(crate) struct Clearance {
     authority: OnceLock<Arc<dyn ClearanceAuthority>>,
     cache: Mutex<ClearanceCache>,
-    /// Zero of the cache's clock.
+    /// Zero of the cache's clock, which counts milliseconds.
     begun: Instant,
 }
 
-/// What the authority is to be asked about one call.
+/// A question to the authority about one call.
 #[derive(Debug)]
 pub(crate) struct Question {
     request: Value,
     deadline_ms: u64,
     seal: Seal,
-    /// The key of a yes that counts again, and the route that says how long.
+    /// Cache key for an approval, and the route with the time in the cache; `None`: approvals of the route are not cached.
     kept: Option<(Digest, ClearanceRoute)>,
 }
 
-/// Why there is no permit.
+/// The reason why a call has no permit.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     Denied(Denial),
-    /// The authority has to be asked first.
+    /// The authority must be asked first.
     Asks(Box<Question>),
 }
 
@@ -50,12 +51,12 @@ impl Default for Clearance {
 }
 
 impl Clearance {
-    /// Sets the authority. The first one stays.
+    /// Sets the authority. The first authority stays.
     pub(crate) fn set_authority(&self, authority: Arc<dyn ClearanceAuthority>) {
         let _ = self.authority.set(authority);
     }
 
-    /// Waits for the authority, at most until the deadline of the route. Without an authority the answer is a no at once.
+    /// Asks the authority, and waits at most until the deadline of the route. A system without an authority answers no at once.
     pub(crate) async fn ask(&self, question: Question) -> Answer {
         let Question { request, deadline_ms, seal, kept } = question;
         let said = match self.authority.get() {
@@ -68,7 +69,8 @@ impl Clearance {
         Answer { seal, said }
     }
 
-    /// The clearance of a call on a route: by an earlier yes, or by `answer` if it is about this very call under the present policy.
+    /// The clearance of a call on a route: from a cached approval, or from `answer` if the seal of `answer` matches the call and
+    /// the policy in force.
     ///
     /// # Errors
     ///
@@ -93,7 +95,7 @@ impl Clearance {
                 let what = "parameters or tool changed while the clearance authority was asked";
                 return Err(judged.denial(DenialCode::SealMismatch, what).into());
             }
-            // Under another policy it is another question.
+            // The policy changed since the answer: the authority is asked again.
             Some((Err(_), _)) | None => {}
         }
         Err(Stopped::Asks(Box::new(Question {

@@ -9,9 +9,9 @@ use ostler_kernel::gate::{self, Denial, GatePolicy, Permit, Preview, Provenance,
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Node, Rule, model_tool};
-use ostler_kernel::policy::{ResultTerms, provenance};
+use ostler_kernel::policy::{RULE_OF_TWO, ResultTerms, has_read_strangers_and_private, provenance};
 use ostler_kernel::port::Tool;
-use ostler_kernel::run::{NodeStatus, Run};
+use ostler_kernel::run::Run;
 use serde_json::Value;
 
 use crate::base::limits::Limits;
@@ -22,13 +22,10 @@ use crate::state::clearance::{Clearance, Question, Stopped};
 use crate::state::contracts::Contracts;
 use crate::state::toolbox::{AskedCall, Toolbox};
 
-/// Label of private data: a run that has read it and texts of strangers sends nothing out unseen.
-const PRIVATE: &str = "private";
-
 pub(crate) struct Gatekeeper {
     pub(crate) toolbox: Arc<Toolbox>,
     policy: RwLock<Arc<GatePolicy>>,
-    /// An operator stopped all calls.
+    /// True while an operator has stopped all calls.
     lockdown: AtomicBool,
     pub(crate) clearance: Clearance,
     contracts: Contracts,
@@ -36,7 +33,7 @@ pub(crate) struct Gatekeeper {
     limits: Limits,
 }
 
-/// Why a person has to allow a call.
+/// The reason why a person must allow a call.
 pub(crate) struct NodeHold {
     pub(crate) code: String,
     pub(crate) params: Vec<String>,
@@ -60,7 +57,7 @@ impl Gatekeeper {
         }
     }
 
-    /// The policy of this moment.
+    /// The policy in force.
     pub(crate) fn policy(&self) -> Arc<GatePolicy> {
         Arc::clone(&self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
@@ -82,16 +79,15 @@ impl Gatekeeper {
         self.lockdown.store(on, Ordering::SeqCst);
     }
 
-    fn standing(&self) -> Standing<'_> {
+    pub(super) fn standing(&self) -> Standing<'_> {
         Standing { lockdown: self.is_locked_down(), ..Standing::default() }
     }
 
-    /// Asks the clearance authority.
     pub(crate) async fn ask(&self, question: Question) -> Answer {
         self.clearance.ask(question).await
     }
 
-    /// The tool and a permit for a call that is no node's, or the denial. Waits for the clearance authority.
+    /// The tool and a permit for a call within an attempt, or the denial. Waits for the clearance authority.
     pub(crate) async fn gate(
         &self,
         caller: &Caller,
@@ -102,17 +98,17 @@ impl Gatekeeper {
         let mut answer = None;
         loop {
             let asked = AskedCall { answer: answer.as_ref(), ..AskedCall::plain(name, params.clone(), 0) };
-            match self.gate_call(caller, asked, idempotency_key) {
+            match self.gate_call(&self.policy(), caller, asked, idempotency_key) {
                 Ok(permitted) => return Ok(permitted),
                 Err(Stopped::Denied(denial)) => return Err(denial),
-                // Again only if the policy was replaced meanwhile.
+                // Repeats only if the policy was replaced meanwhile.
                 Err(Stopped::Asks(question)) => answer = Some(self.ask(*question).await),
             }
         }
     }
 
-    /// The tool and a permit for the call of a node, the denial, or the question to the clearance authority. `answer`: what that
-    /// has said about the call.
+    /// The tool and a permit for the call of a node, the denial, or the question to the clearance authority. `answer`: the
+    /// authority's answer about the call, if asked before.
     pub(crate) fn gate_node(
         &self,
         caller: &Caller,
@@ -123,9 +119,11 @@ impl Gatekeeper {
         answer: Option<&Answer>,
     ) -> Result<(Arc<dyn Tool>, Permit), Stopped> {
         let name = node.tool.as_deref().unwrap_or_default();
-        let provenance = self.provenance(run, node);
+        // One policy for the whole verdict: a reload may replace the policy at any moment.
+        let policy = self.policy();
+        let provenance = self.provenance(&policy, run, node);
         let instance = run.instance(&node.id);
-        let spent = if self.policy().has_budgets(name) {
+        let spent = if policy.has_budgets(name) {
             Cow::Owned(run.spent_without(&node.id, instance.map_or(0, |instance| instance.attempts), name))
         } else {
             Cow::Borrowed(Spent::NOTHING)
@@ -139,18 +137,18 @@ impl Gatekeeper {
             cleared: instance.is_some_and(|instance| instance.approved),
             answer,
         };
-        self.gate_call(caller, asked, idempotency_key)
+        self.gate_call(&policy, caller, asked, idempotency_key)
     }
 
     fn gate_call(
         &self,
+        policy: &GatePolicy,
         caller: &Caller,
         asked: AskedCall<'_>,
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Stopped> {
         let since = self.measures.now();
-        let policy = self.policy();
-        let by = (&*policy, self.standing());
+        let by = (policy, self.standing());
         let verdict = self.toolbox.gate(by, &self.clearance, caller, asked, idempotency_key);
         match &verdict {
             Ok(permitted) => self.measures.gated(since, Ok(permitted)),
@@ -160,24 +158,24 @@ impl Gatekeeper {
         verdict
     }
 
-    /// Provenance of the parameters of a node, as far as a rule asks for it.
-    fn provenance(&self, run: &Run, node: &Node) -> Cow<'static, Provenance> {
-        let policy = self.policy();
+    /// Provenance of the parameters of a node; [`Provenance::PLAN`] if no rule depends on the provenance.
+    fn provenance(&self, policy: &GatePolicy, run: &Run, node: &Node) -> Cow<'static, Provenance> {
         let name = node.tool.as_deref().unwrap_or_default();
         let Some(tool) = self.toolbox.gated(name) else { return Cow::Borrowed(Provenance::PLAN) };
         let reaches_out = tool.tool().sends_out() && policy.has_labels();
         if tool.sensitive().is_empty() && !policy.has_sensitive(name) && !reaches_out {
             return Cow::Borrowed(Provenance::PLAN);
         }
-        Cow::Owned(provenance(run, node, &Terms { toolbox: &self.toolbox, policy: &policy }))
+        Cow::Owned(provenance(run, node, &Terms { toolbox: &self.toolbox, policy }))
     }
 
-    /// Why a person has to allow the call of a node: a sensitive parameter is tainted and no clearance authority decides, or the
-    /// call sends something out after the run has read both texts of strangers and private data.
+    /// The reason why a person must allow the call of a node; `None`: no person is needed. Two reasons exist: a sensitive parameter
+    /// is tainted and no clearance route covers the tool, or the call sends data out after the run has read both texts of strangers
+    /// and private data.
     pub(crate) fn hold(&self, run: &Run, node: &Node) -> Option<NodeHold> {
         let policy = self.policy();
         let tool = self.toolbox.gated(node.tool.as_deref()?)?;
-        let provenance = self.provenance(run, node);
+        let provenance = self.provenance(&policy, run, node);
         let names = node.params.keys().chain(node.param_refs.keys()).map(String::as_str);
         if !policy.has_route(tool.name())
             && let Some(hold) = gate::taint_of(tool, names, &|_| false, &provenance, &policy)
@@ -185,7 +183,8 @@ impl Gatekeeper {
             return Some(NodeHold { code: hold.code.as_str().to_owned(), params: hold.params });
         }
         let terms = Terms { toolbox: &self.toolbox, policy: &policy };
-        let has_both = tool.tool().sends_out() && policy.has_labels() && terms.has_read_both(run);
+        let has_both =
+            tool.tool().sends_out() && policy.has_labels() && has_read_strangers_and_private(run, &terms);
         has_both.then(|| NodeHold { code: RULE_OF_TWO.to_owned(), params: Vec::new() })
     }
 
@@ -206,7 +205,7 @@ impl Gatekeeper {
         self.toolbox.preview(&policy, caller, AskedCall::plain(name, params, floor))
     }
 
-    /// True if a value passes the rules of a wait, which need no call.
+    /// True if a value passes the rules of a wait. Such rules need no call.
     pub(crate) fn holds(&self, rules: &[Rule], value: &Value) -> bool {
         self.contract(rules).is_ok_and(|contract| contract.judge(value).holds())
     }
@@ -216,22 +215,9 @@ impl Gatekeeper {
     }
 }
 
-/// Code of a hold for a run that has read texts of strangers and private data.
-pub(crate) const RULE_OF_TWO: &str = "RULE_OF_TWO";
-
 struct Terms<'a> {
     toolbox: &'a Toolbox,
     policy: &'a GatePolicy,
-}
-
-impl Terms<'_> {
-    fn has_read_both(&self, run: &Run) -> bool {
-        let read = || {
-            let executed = run.instances().filter(|(_, instance)| instance.status == NodeStatus::Executed);
-            executed.filter_map(|(node, _)| node.tool.as_deref())
-        };
-        read().any(|tool| !self.trusts(tool)) && read().any(|tool| self.labels(tool).contains(&PRIVATE))
-    }
 }
 
 impl ResultTerms for Terms<'_> {

@@ -72,7 +72,7 @@ impl GoalTools for RunTools {
     }
 }
 
-/// Planners get the parameters twice: in a line for each tool, and in the schema of the answer.
+/// Tokens of an offer in a prompt. Planners get the parameters twice: in a line for each tool, and in the schema of the answer.
 fn offer_tokens(offer: &ToolOffer) -> u64 {
     let params = 2 * text_tokens(&offer.params.to_string());
     text_tokens(&offer.name) + text_tokens(&offer.description) + params

@@ -1,4 +1,4 @@
-//! Grants in force: a cache of the records in the streams of the clients.
+//! Cache of the grants in force. The records are in the streams of the clients.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,18 +11,18 @@ use serde_json::{Map, Value};
 
 use crate::base::lock::lock;
 
-/// Beginning of an id, before its number.
+/// Prefix of a grant's id; a number follows.
 const PREFIX: &str = "g";
 
 #[derive(Default)]
 pub(crate) struct Grants {
     known: Mutex<BTreeMap<String, Grant>>,
-    /// The greatest number of a grant so far.
+    /// Greatest number of a recorded grant.
     last: AtomicU64,
 }
 
 impl Grants {
-    /// Forgets all grants before the records are read again.
+    /// Empties the cache before the records are read again. The greatest number stays.
     pub(crate) fn forget(&self) {
         lock(&self.known).clear();
     }
@@ -44,12 +44,12 @@ impl Grants {
         }
     }
 
-    /// The id of the next grant. Only the registry gives grants.
+    /// The id of the next grant. Unique because only the registry calls this function.
     pub(crate) fn next_id(&self) -> String {
         format!("{PREFIX}{}", self.last.load(Ordering::Relaxed) + 1)
     }
 
-    /// The grants in force, by their end.
+    /// The grants in force, the earliest end first.
     pub(crate) fn in_force(&self, now: Ticks) -> Vec<Grant> {
         let mut found: Vec<Grant> =
             lock(&self.known).values().filter(|grant| grant.until > now).cloned().collect();

@@ -8,6 +8,7 @@ use ostler_kernel::plan::{Kind, Settings};
 use ostler_kernel::run::{DecisionContext, Diagnoser, Planner, RuleDiagnoser, Run, StaticPlanner};
 
 use crate::base::clock::Clock;
+use crate::state::gatekeeper::Gatekeeper;
 use crate::state::toolbox::Toolbox;
 
 pub(crate) struct KernelContext {
@@ -15,8 +16,8 @@ pub(crate) struct KernelContext {
     pub(crate) domains: Arc<Domains>,
     /// Slots of a run without a limit in its plan.
     pub(crate) run_slots: u32,
-    /// Denials after which a run is stopped.
-    pub(crate) denials_max: Option<u32>,
+    /// Holds the policy, whose `deny_budget` a reload may change.
+    pub(crate) gatekeeper: Arc<Gatekeeper>,
     pub(crate) clock: Clock,
     pub(crate) planner: Arc<dyn Planner>,
     pub(crate) diagnoser: Arc<dyn Diagnoser>,
@@ -24,7 +25,7 @@ pub(crate) struct KernelContext {
 
 impl KernelContext {
     pub(crate) fn settings(&self) -> Settings<'_> {
-        let (domains, denials_max) = (Some(&*self.domains), self.denials_max);
+        let (domains, denials_max) = (Some(&*self.domains), self.gatekeeper.policy().deny_budget);
         Settings { domains, denials_max, ..Settings::real(self.run_slots, &*self.toolbox) }
     }
 

@@ -19,23 +19,23 @@ use crate::messages::clearance::Answer;
 use crate::state::caller::Caller;
 use crate::state::clearance::{Clearance, Stopped};
 
-/// A call of a tool for which somebody asks.
+/// A call for which a permit is requested.
 pub(crate) struct AskedCall<'a> {
     pub(crate) name: &'a str,
     pub(crate) params: Object,
     /// Lower bound on the impact.
     pub(crate) floor: u8,
     pub(crate) provenance: &'a Provenance,
-    /// What the calls of the run add up to.
+    /// Sums over the earlier calls of the run, for the budgets of the policy.
     pub(crate) spent: &'a Spent,
-    /// A person has allowed the call.
+    /// True if a person has allowed the call.
     pub(crate) cleared: bool,
-    /// What the clearance authority said.
+    /// Answer of the clearance authority; `None`: not asked yet.
     pub(crate) answer: Option<&'a Answer>,
 }
 
 impl<'a> AskedCall<'a> {
-    /// A call that nobody but the system or a program itself wrote.
+    /// A call by the system or by a program: without tainted parameters, sums of earlier calls, and approval.
     pub(crate) fn plain(name: &'a str, params: Object, floor: u8) -> AskedCall<'a> {
         let (provenance, spent) = (Provenance::PLAN, Spent::NOTHING);
         AskedCall { name, params, floor, provenance, spent, cleared: false, answer: None }
@@ -104,12 +104,12 @@ impl Toolbox {
         self.tools.values().map(GatedTool::tool)
     }
 
-    /// A tool with its compiled schema.
+    /// The tool of a name, with its compiled schema.
     pub fn gated(&self, name: &str) -> Option<&GatedTool> {
         self.tools.get(name)
     }
 
-    /// Returns the tool and a permit for a call, the denial, or what the clearance authority is to be asked first.
+    /// Returns the tool and a permit for a call, the denial, or the question to the clearance authority.
     pub(crate) fn gate(
         &self,
         (policy, standing): (&GatePolicy, Standing<'_>),
@@ -124,7 +124,7 @@ impl Toolbox {
         let judged = gate::judge(call, policy, standing, &mut AtConnection)?;
         let cleared = match judged.route() {
             Some(route) => Some(clearance.of(&judged, route, caller.asker(), answer)?),
-            // What a person approved is compared with the permit before the call starts.
+            // The approved request is compared with the permit before the call starts.
             None if cleared => Some(Cleared::new(judged.seal()?)),
             None => None,
         };

@@ -1,4 +1,4 @@
-//! The records of verdicts.
+//! Builds the records of verdicts, and checks a permit before its call.
 
 use std::sync::Arc;
 
@@ -10,11 +10,10 @@ use ostler_kernel::port::Tool;
 use crate::state::caller::Caller;
 use crate::state::gatekeeper::{Gatekeeper, NodeHold};
 
-/// The node and the attempt that a call is part of.
+/// Node and attempt of a call.
 type Place<'a> = (&'a NodeId, u32);
 
 impl Gatekeeper {
-    /// The verdict on a call.
     pub(crate) fn verdict(
         &self,
         caller: &Caller,
@@ -56,7 +55,7 @@ impl Gatekeeper {
         GateVerdict { tainted: hold.params, ..verdict }
     }
 
-    /// Checks that a call may be made although its verdict cannot be recorded.
+    /// Checks that the policy lets a call start although the verdict cannot be recorded.
     ///
     /// # Errors
     ///
@@ -66,15 +65,14 @@ impl Gatekeeper {
         standing.check_audit(Some(impact), &self.policy())
     }
 
-    /// Checks that what a permit was given under still holds.
+    /// Checks that the policy of a permit is still in force and that no lockdown stops the call.
     ///
     /// # Errors
     ///
     /// `LOCKDOWN` or `POLICY_EPOCH_STALE`.
     pub(crate) fn check_seal(&self, permit: &Permit) -> Result<(), Denial> {
         let policy = self.policy();
-        let standing = Standing { lockdown: self.is_locked_down(), ..Standing::default() };
-        standing.check_lockdown(Some(permit.class().impact), &policy)?;
+        self.standing().check_lockdown(Some(permit.class().impact), &policy)?;
         if permit.epoch() != policy.epoch {
             let what = "the policy was replaced after the verdict";
             return Err(Denial::new(DenialCode::PolicyEpochStale, what));

@@ -61,7 +61,7 @@ impl EventCursor {
         }
         let record = self.read.pop_front()?;
         self.after = record.seq;
-        // Records follow the closing one of a run that was undone later.
+        // An undo appends records after the closing record of a run.
         let is_last = |cursor: &EventCursor| {
             let next = cursor.journal.read(cursor.stream, cursor.after, 1);
             cursor.read.is_empty() && next.is_ok_and(|next| next.is_empty())

@@ -15,9 +15,11 @@ use std::time::Duration;
 
 use ostler_actors::{Evaluating, Limits, Measures, Submission, System, SystemConfig};
 use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_kernel::event::{Event, GateVerdict};
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft};
+use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, Plan, PlanDraft, PolicyDraft};
+use ostler_kernel::policy::{GOAL_LIMIT, GoalTerms, opening_plan};
 use ostler_kernel::port::{
     ArtifactStore, BoxFuture, CallContext, Journal, JournalError, JournalLayer, Judge, Position, Recorded,
     Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
@@ -270,6 +272,31 @@ pub(crate) async fn memory() -> System {
 pub(crate) fn plan(system: &System, plan: Value) -> Plan {
     let draft: PlanDraft = serde_json::from_value(plan).unwrap();
     draft.validate(&system.settings()).unwrap_or_else(|faults| panic!("{faults:#?}"))
+}
+
+/// The opening plan of a goal, with room for its steps, without replans, and without pauses between attempts.
+pub(crate) fn goal_draft(terms: &GoalTerms) -> PlanDraft {
+    let limit = Some(GOAL_LIMIT);
+    let policy = PolicyDraft {
+        max_nodes: limit,
+        max_versions: limit,
+        max_depth: limit,
+        max_replans: Some(0),
+        backoff_base: Some(HumanDuration::Whole(0)),
+        ..PolicyDraft::default()
+    };
+    PlanDraft { policy: Some(policy), ..opening_plan(terms) }
+}
+
+/// The recorded verdicts of the gate on the calls of a run, in order.
+pub(crate) fn verdicts(journal: &MemoryJournal, run: RunId) -> Vec<GateVerdict> {
+    let row = journal.run(run).unwrap().unwrap();
+    let records = journal.read(StreamId::run(&row.client, run), Seq(0), usize::MAX).unwrap();
+    let verdicts = records.into_iter().filter_map(|record| match record.event {
+        Event::GateVerdict(verdict) => Some(*verdict),
+        _ => None,
+    });
+    verdicts.collect()
 }
 
 pub(crate) async fn submit(system: &System, source: Value) -> RunId {

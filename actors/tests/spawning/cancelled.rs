@@ -1,4 +1,4 @@
-//! Cancellation of a run, and what is opened below it meanwhile.
+//! Cancellation of a run while runs below the run are being opened.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use tokio::sync::Semaphore;
 use crate::common::{system, until};
 use crate::{child, hold, submitted, terms};
 
-/// How many runs deep the chain is.
+/// Depth of the chain in runs.
 const CHAIN: u64 = 6;
 
-/// A program that opens a run of itself below it, and at the bottom waits for a permit, then opens a run that calls `note`.
+/// A program that opens a child run of itself; at the bottom the program waits for a permit, then opens a run that calls `hold`.
 fn chain(may: &Arc<Semaphore>, at_bottom: &Arc<AtomicBool>) -> Program {
     let (may, at_bottom) = (Arc::clone(may), Arc::clone(at_bottom));
     Program::new("parent", "1", move |agent: ProgramContext, input: Value| {
@@ -44,7 +44,7 @@ async fn nothing_is_opened_below_a_run_once_its_cancellation_is_acknowledged() {
     until(async || at_bottom.load(Ordering::SeqCst)).await;
     let opened = system.runs(false).unwrap().len();
     assert_eq!(opened as u64, CHAIN);
-    // The cancellation has not arrived at the bottom yet when it is acknowledged.
+    // The acknowledgement of the cancellation precedes its arrival at the bottom.
     system.cancel(run).await.unwrap();
     may.add_permits(1);
     until(async || system.runs(true).unwrap().is_empty()).await;

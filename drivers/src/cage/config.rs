@@ -32,7 +32,8 @@ pub struct SandboxConfig {
     /// [`enter`](super::enter).
     #[serde(deserialize_with = "rooted_one")]
     pub helper: Option<PathBuf>,
-    /// Folders that are not there for any program, whatever `read` says: where the user's operator key is. Not from a file.
+    /// Folders hidden from every program, also if `read` names them, such as the folder of the user's operator key. Set by the
+    /// process, not by a file.
     #[serde(skip)]
     pub hide: Vec<PathBuf>,
     /// `[sandbox.limits]`.

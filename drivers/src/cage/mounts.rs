@@ -17,8 +17,8 @@ use super::spec::CageSpec;
 /// An empty folder that nobody can write in.
 const EMPTY: &CStr = c"size=4k,mode=555";
 
-/// Hides and freezes what the cage names, and makes read-only what it does not name as writable: Landlock knows no right for modes,
-/// owners and times. Returns whether the process has a user namespace of its own now.
+/// Hides and freezes the paths that the cage names, and makes every mount outside of its writable paths read-only, because Landlock
+/// has no right for modes, owners and times. Returns true if the process now has a user namespace of its own.
 pub(super) fn separate(spec: &CageSpec) -> Result<bool, String> {
     let needs = !spec.hide.is_empty() || !spec.freeze.is_empty();
     if spec.observes && !needs {
@@ -45,10 +45,10 @@ pub(super) fn separate(spec: &CageSpec) -> Result<bool, String> {
         for path in spec.write.iter().filter(|path| path.exists()) {
             mount_bind_recursive(path, path).map_err(|error| at(path, error))?;
         }
-        // What stands at or beneath a writable place is beneath its new mount, or a part of it.
+        // A mount at or beneath a writable path is covered by the new mount, or part of the new mount.
         let is_written = |path: &&PathBuf| spec.write.iter().any(|folder| path.starts_with(folder));
         for path in others.iter().filter(|path| !is_written(path)) {
-            // A mount that cannot be changed keeps its modes open, and nothing else: Landlock is above it.
+            // On a mount that cannot be changed only modes, owners and times stay open: Landlock still refuses writes.
             let _ = make_read_only(path);
         }
     }
@@ -62,17 +62,17 @@ pub(super) fn separate(spec: &CageSpec) -> Result<bool, String> {
     for path in &spec.freeze {
         mount_bind(path, path).and_then(|()| make_read_only(path)).map_err(|error| at(path, error))?;
     }
-    // The folder of this process is still the one beneath the new mounts.
+    // The working directory of this process still lies beneath the new mounts.
     std::env::current_dir()
         .and_then(std::env::set_current_dir)
         .map_err(|error| format!("its folder: {error}"))?;
     Ok(is_own_user)
 }
 
-/// The places of all mounts, from `/proc/self/mountinfo`.
+/// Paths of all mounts, from `/proc/self/mountinfo`.
 fn mount_points(mounts: &str) -> Vec<PathBuf> {
     let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    // A name with a blank is written with escapes.
+    // The kernel writes a blank in a path as `\040`.
     places.map(|place| PathBuf::from(place.replace("\\040", " "))).collect()
 }
 

@@ -103,8 +103,8 @@ pub(super) fn of_user(search_path: &OsStr) -> Vec<PathBuf> {
     all
 }
 
-/// The repository of a workspace that is a linked worktree of git, outside of it. A program may have written the workspace's `.git`;
-/// what it leads to has to lead back, which no program can write.
+/// Repository of a workspace that is a linked git worktree, if the repository is outside of the workspace. A program may have forged
+/// the workspace's `.git`, so the repository must point back to the workspace: no program can write there.
 pub(super) fn repository(workspace: &Path) -> Option<PathBuf> {
     let link = workspace.join(".git");
     let read = |file: &Path| {

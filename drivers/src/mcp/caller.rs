@@ -22,21 +22,21 @@ use super::connection::{self, Listing};
 use super::question::{self, Asking, MCP_QUESTION_ROUNDS_MAX};
 use super::result::clipped;
 
-/// Why a call has no result.
+/// Reason for a call without a result.
 #[derive(Debug)]
 pub(super) enum CallError {
-    /// The server answered with an error: it did not do what was asked for.
+    /// The server refused the request; the tool did nothing.
     Refused(String),
-    /// The server answered with an error of its own, or with something else than a result.
+    /// The server answered with an internal error, or with no result of a tool. The tool may have done a part of the work.
     Broken(String),
-    /// The answer is lost.
+    /// The connection ended before the answer. The tool may have done the work.
     Lost(String),
 }
 
-/// What a connection has to know when the server speaks by itself: the running calls.
+/// Receives the notifications and questions of a server, and assigns them to the running calls.
 #[derive(Clone, Default)]
 pub(super) struct Host {
-    /// The tools of the server changed.
+    /// Notified when the server changes its list of tools.
     changed: Arc<Notify>,
     calls: Arc<Mutex<HashMap<ProgressToken, Asking>>>,
 }
@@ -46,7 +46,7 @@ impl Host {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The only running call. Before 2026-07-28 a question does not say which call it belongs to.
+    /// The only running call, or `None` if several run: before protocol version 2026-07-28 a question does not name its call.
     fn only_call(&self) -> Option<Asking> {
         let calls = self.calls();
         let mut running = calls.values();
@@ -90,7 +90,7 @@ impl ClientHandler for Host {
     }
 }
 
-/// A line that tells people of progress.
+/// Progress of a call as a line for people.
 fn told(progress: &ProgressNotificationParam) -> String {
     let ProgressNotificationParam { progress: done, total, message, .. } = progress;
     let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
@@ -110,11 +110,11 @@ impl Caller {
         Caller { peer, host }
     }
 
-    /// Waits until the server says that its tools have changed, and lists them again.
+    /// Waits for a change of the server's tools, and lists the tools again.
     ///
     /// # Errors
     ///
-    /// They are not listed in time.
+    /// The server does not list the tools in time.
     pub(super) async fn changed(&self, within: Duration) -> Result<Listing, String> {
         self.host.changed.notified().await;
         let listed = tokio::time::timeout(within, connection::list(&self.peer)).await;
@@ -125,8 +125,8 @@ impl Caller {
         self.peer.is_transport_closed()
     }
 
-    /// Calls a tool, and answers the questions that the server asks instead of a result. Dropping the future tells the server that the
-    /// call is cancelled.
+    /// Calls a tool, and answers the questions that the server asks instead of a result. Dropping the future cancels the call at the
+    /// server.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -157,19 +157,19 @@ impl Caller {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
             None => Err(ServiceError::TransportClosed),
         };
-        call.done = true;
+        call.handle = None;
         result(answered)
     }
 }
 
-/// What a server answers to a call.
+/// Answer of a server to a call.
 enum Answered {
     Result(Box<CallToolResult>),
-    /// It asks something first.
+    /// Questions to answer before the result.
     Questions(Box<InputRequiredResult>),
 }
 
-/// Answers to the questions of a server. It may ask people, and nothing else.
+/// Answers the questions of a server. Only questions to a person are allowed.
 async fn answers(asking: &Asking, requests: InputRequests) -> Result<InputResponses, CallError> {
     let mut answers = InputResponses::new();
     for (key, request) in requests {
@@ -181,26 +181,26 @@ async fn answers(asking: &Asking, requests: InputRequests) -> Result<InputRespon
     Ok(answers)
 }
 
-/// A call that was sent. Cancels it on drop unless it is done.
+/// A sent call. Dropping the value cancels a call without an answer.
 struct RunningCall<'a> {
     caller: &'a Caller,
+    /// `None` once the call is answered.
     handle: Option<RequestHandle<RoleClient>>,
     token: ProgressToken,
-    done: bool,
 }
 
 impl RunningCall<'_> {
     fn new(caller: &Caller, handle: RequestHandle<RoleClient>, asking: Asking) -> RunningCall<'_> {
         let token = handle.progress_token.clone();
         caller.host.calls().insert(token.clone(), asking);
-        RunningCall { caller, handle: Some(handle), token, done: false }
+        RunningCall { caller, handle: Some(handle), token }
     }
 }
 
 impl Drop for RunningCall<'_> {
     fn drop(&mut self) {
         self.caller.host.calls().remove(&self.token);
-        let Some(handle) = self.handle.take().filter(|_| !self.done) else { return };
+        let Some(handle) = self.handle.take() else { return };
         let (peer, id) = (handle.peer.clone(), handle.id.clone());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {

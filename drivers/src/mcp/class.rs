@@ -1,29 +1,29 @@
-//! The class of a tool's calls: the operator's word, and what the server says about its tool.
+//! The class of a tool's calls, from the operator's configuration and the server's annotations.
 
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::plan::{Effect, Idempotency};
 use serde::{Deserialize, Serialize};
 
-/// What a server says about one of its tools. A claim, not a fact.
+/// Claims of a server about one of its tools. Not proven.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Annotations {
     /// The tool changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only_hint: Option<bool>,
-    /// The tool may destroy.
+    /// The tool may delete or overwrite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive_hint: Option<bool>,
-    /// Repeating a call changes nothing more.
+    /// Repeating a call with equal arguments has no further effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent_hint: Option<bool>,
-    /// The tool reaches others.
+    /// The tool interacts with systems outside of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_world_hint: Option<bool>,
 }
 
 impl Annotations {
-    /// The impact that the claims amount to; what is not said counts as destructive.
+    /// Impact if the claims are believed; a tool without claims counts as destructive.
     fn claimed(self) -> u8 {
         match (self.read_only_hint, self.destructive_hint) {
             (Some(true), _) => 0,
@@ -32,7 +32,7 @@ impl Annotations {
         }
     }
 
-    /// The impact that the server admits to: only what is said counts.
+    /// Impact that the claims admit; a missing claim admits nothing.
     fn admitted(self) -> u8 {
         match (self.read_only_hint, self.destructive_hint) {
             (Some(true), _) => 0,
@@ -45,8 +45,9 @@ impl Annotations {
 
 /// The class of every call of a tool.
 ///
-/// Without the operator's word the impact is 2, or what the annotations claim if the operator trusts the server. Annotations raise
-/// the operator's word, and never lower it. A call may be repeated only if it observes, or if a trusted server says so.
+/// Without a configured impact the impact is 2, or the claimed impact if the operator trusts the server. Annotations raise a
+/// configured impact, and never lower one. Only a call that observes, or a call that a trusted server declares idempotent, may be
+/// repeated.
 pub(super) fn class(said: Option<u8>, trusted: bool, annotations: Annotations) -> CallClass {
     let impact = match said {
         Some(impact) => impact.max(annotations.admitted()),

@@ -27,27 +27,27 @@ pub const MCP_START_MS_DEFAULT: u64 = 60_000;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table of an MCP server")]
 pub struct McpConfig {
-    /// Program and arguments; talks over standard input and output.
+    /// Program and arguments. The protocol runs over standard input and output.
     pub command: Vec<String>,
-    /// Address of a server that talks streamable HTTP.
+    /// Address of a server for streamable HTTP.
     pub url: Option<String>,
-    /// Names of environment variables that the program gets besides the usual ones.
+    /// Names of environment variables passed to the program besides the usual ones.
     pub env: BTreeSet<String>,
     /// Name of the environment variable with the bearer token for `url`.
     pub token_env: Option<String>,
-    /// Impact of the tools: the operator's word, instead of 2.
+    /// Impact of the tools, instead of 2.
     pub impact: ImpactConfig,
-    /// Believes the annotations of the server where `impact` says nothing.
+    /// Believes the annotations of the server for tools without `impact`.
     pub trust: bool,
     /// Sensitive parameters, as `PARAMETER` or `TOOL.PARAMETER`.
     pub sensitive: BTreeSet<String>,
-    /// Starts the program in the cage of `[sandbox]`: it reads the system, the folder of the configuration and `read`, writes in a
-    /// temporary folder and in `write`, and reaches the network if `network` says so.
+    /// Starts the program in the cage of `[sandbox]`. The program reads the system, the folder of the configuration and `read`, writes
+    /// to a temporary folder and to `write`, and reaches the network only with `network`.
     #[serde(deserialize_with = "confined")]
     pub sandbox: Confined,
     /// Readable folders and files: absolute, below `~/`, or in the folder of the configuration.
     pub read: Vec<PathBuf>,
-    /// Writable folders, likewise.
+    /// Writable folders, with paths like those of `read`.
     pub write: Vec<PathBuf>,
     /// The program reaches the network.
     pub network: bool,
@@ -55,7 +55,7 @@ pub struct McpConfig {
     pub start_ms: Option<u64>,
 }
 
-/// Whether a program is confined; by default it is.
+/// True, the default, if the program runs in a cage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Confined(pub bool);
 
@@ -73,9 +73,9 @@ fn confined<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Confine
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "an impact from 0 to 2, or a table such as {git_log = 0}")]
 pub enum ImpactConfig {
-    /// Of every tool.
+    /// Impact of every tool.
     All(u8),
-    /// By tool.
+    /// Impact by the name of the tool at the server.
     Each(BTreeMap<String, u8>),
 }
 
@@ -86,7 +86,7 @@ impl Default for ImpactConfig {
 }
 
 impl ImpactConfig {
-    /// What the operator says about a tool; `None`: nothing.
+    /// Configured impact of a tool; `None` if not configured.
     pub fn of(&self, tool: &str) -> Option<u8> {
         match self {
             ImpactConfig::All(impact) => Some(*impact),
@@ -105,7 +105,7 @@ impl ImpactConfig {
 /// A fault of a table: the key, the problem and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpFault {
-    /// The key within the table; `None`: the name of the table.
+    /// The key within the table; `None` for a fault of the whole table.
     pub key: Option<&'static str>,
     /// The problem, as a sentence without a full stop.
     pub what: String,
@@ -114,7 +114,12 @@ pub struct McpFault {
 }
 
 impl McpConfig {
-    /// The faults of the table `[mcp.NAME]`.
+    /// True if the server can send out what a call gives it: over the network, or as a program outside of a cage.
+    pub(super) fn reaches_network(&self) -> bool {
+        self.url.is_some() || self.network || !self.sandbox.0
+    }
+
+    /// Returns every fault of the table `[mcp.NAME]`.
     pub fn check(&self, name: &str) -> Vec<McpFault> {
         let mut faults = Vec::new();
         let mut fault = |key, what: String, help: &str| {
@@ -166,7 +171,7 @@ impl McpConfig {
         names.filter(is_sensitive).cloned().collect()
     }
 
-    /// Where the server is, for messages: its program, or scheme and host of its address.
+    /// Program of the server with its arguments, or scheme and host of its address; for messages.
     pub fn place(&self) -> String {
         let origin = |url: &String| Url::parse(url).map(|url| url.origin().ascii_serialization()).ok();
         match &self.url {
@@ -214,6 +219,19 @@ mod tests {
         let input = serde_json::json!({"properties": {"path": {}, "to": {}, "text": {}}});
         let of = |tool| config.sensitive_of(tool, input.as_object().unwrap());
         assert_eq!([of("send").join(" "), of("read").join(" ")], ["path to", "path"]);
+    }
+
+    #[test]
+    fn a_server_sends_out_unless_a_cage_keeps_the_network_away() {
+        for (text, sends_out) in [
+            ("command = [\"a\"]", false),
+            ("command = [\"a\"]\nnetwork = true", true),
+            ("command = [\"a\"]\nsandbox = false", true),
+            ("url = \"https://mcp.example.com/mcp\"", true),
+        ] {
+            let config: McpConfig = toml::from_str(text).unwrap();
+            assert_eq!(config.reaches_network(), sends_out, "{text}");
+        }
     }
 
     #[test]

@@ -31,28 +31,28 @@ pub(super) struct Connection {
     program: Option<StdioServer>,
 }
 
-/// What a server offers.
+/// Tools and versions that a server reports.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// Name and version that the server gives itself.
+    /// Name and version, as reported by the server.
     pub server: String,
     /// Version of the protocol.
     pub protocol: String,
     /// The tools, by name.
     pub tools: Vec<Definition>,
-    /// Tools that cannot be offered, and why.
+    /// Refused tools: the name, and the reason.
     pub refused: Vec<(String, String)>,
 }
 
 impl Connection {
-    /// Starts or reaches the server, and agrees on a version of the protocol: without `initialize` if the server can do so, else with.
+    /// Starts or reaches the server, and agrees on a version of the protocol, with `initialize` only if the server requires the request.
     ///
     /// # Errors
     ///
-    /// Why there is no connection.
+    /// The reason for the missing connection.
     pub(super) async fn open(name: &str, config: &McpConfig, place: &Place) -> Result<Connection, String> {
         match Connection::open_as(name, config, place, either_handshake()).await {
-            // Servers that answer what they do not know with something else than an error.
+            // Some servers answer an unknown request with something other than an error.
             Err(NotOpen { why, retry: true }) => {
                 let again = Connection::open_as(name, config, place, ClientLifecycleMode::Initialize).await;
                 again.map_err(|_| why)
@@ -89,7 +89,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The server does not list them, or the list exceeds a limit.
+    /// The server does not answer the request for the list, or the list exceeds a limit.
     pub(super) async fn list(&self) -> Result<Listing, String> {
         list(self.running.peer()).await
     }
@@ -99,7 +99,7 @@ impl Connection {
         Caller::new(self.running.peer().clone(), self.running.service().clone())
     }
 
-    /// Waits for the end of the connection, and says why it ended.
+    /// Waits for the end of the connection, and returns the reason.
     pub(super) async fn ended(self) -> String {
         let Connection { running, program } = self;
         let quit = running.waiting().await;
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Closes the connection, and waits a moment for the program to end.
+    /// Closes the connection, and waits at most [`CLOSE`] for the end of the program.
     pub(super) async fn close(mut self) {
         let _ = self.running.close_with_timeout(CLOSE).await;
         if let Some(mut program) = self.program {
@@ -122,14 +122,14 @@ impl Connection {
     }
 }
 
-/// Why a connection was not opened.
+/// Reason for a connection that was not opened.
 struct NotOpen {
     why: String,
     /// The other handshake may work.
     retry: bool,
 }
 
-/// What went wrong, without the names of the library's types.
+/// The error as a message, without type names of the library.
 fn told(error: &ClientInitializeError) -> String {
     match error {
         _ if error.is_authorization_required() => {
@@ -162,7 +162,7 @@ fn either_handshake() -> ClientLifecycleMode {
 ///
 /// # Errors
 ///
-/// The server does not list them, or the list exceeds a limit.
+/// The server does not answer the request for the list, or the list exceeds a limit.
 pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, String> {
     let mut listing = listing(peer);
     let (mut cursor, mut bytes) = (None, 0);
@@ -205,7 +205,7 @@ fn listing(peer: &Peer<RoleClient>) -> Listing {
     }
 }
 
-/// Refuses every tool of a name that is listed twice: a call could mean either.
+/// Refuses every tool with a name that is listed twice, because a call could mean either tool.
 fn without_twins(mut listing: Listing) -> Listing {
     listing.tools.sort_by(|one, other| one.name.cmp(&other.name));
     let twins: Vec<String> = listing

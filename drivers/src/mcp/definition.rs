@@ -33,17 +33,17 @@ pub struct Definition {
     /// JSON Schema of the structured result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<Map<String, Value>>>,
-    /// What the server says about the tool.
+    /// Claims of the server about the tool.
     #[serde(default)]
     pub annotations: Annotations,
 }
 
 impl Definition {
-    /// A listed tool, if it is within the bounds.
+    /// Converts a listed tool, and checks the bounds.
     ///
     /// # Errors
     ///
-    /// Why the tool cannot be offered, as a sentence without a full stop.
+    /// The bound that the tool exceeds, as a sentence without a full stop.
     pub(super) fn of(tool: Tool) -> Result<Definition, String> {
         let Tool { name, description, input_schema: input, output_schema: output, annotations, .. } = tool;
         let description = description.unwrap_or_default().into_owned();
@@ -62,7 +62,7 @@ impl Definition {
     ///
     /// # Errors
     ///
-    /// Why the tool cannot be offered, as a sentence without a full stop.
+    /// The bound that the tool exceeds, as a sentence without a full stop.
     pub(super) fn check(&self) -> Result<(), String> {
         if !is_tool_name(&self.name) {
             return Err(format!(
@@ -106,19 +106,19 @@ fn is_tool_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
 }
 
-/// Difference between the accepted definition of a tool and the one that its server gives now.
+/// Difference between the accepted and the present definition of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Difference {
-    /// The server has a tool that nobody accepted.
+    /// A tool of the server that is not accepted.
     Added(Definition),
-    /// The server describes an accepted tool differently.
+    /// An accepted tool with another definition now.
     Changed {
-        /// As accepted.
+        /// The accepted definition.
         accepted: Definition,
-        /// As the server describes it now.
+        /// The present definition.
         now: Definition,
     },
-    /// The server no longer has an accepted tool.
+    /// An accepted tool that the server no longer lists.
     Removed(Definition),
 }
 
@@ -150,7 +150,7 @@ impl Difference {
 }
 
 impl fmt::Display for Difference {
-    /// A line for each part that differs, the accepted one with `-` and the present one with `+`.
+    /// Writes each part that differs: the accepted text after `-`, the present text after `+`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (before, after, word) = match self {
             Difference::Added(tool) => (None, Some(tool), "added"),

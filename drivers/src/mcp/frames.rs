@@ -1,4 +1,4 @@
-//! A server that is nothing but the frames that it sends, for tests that invent them.
+//! A connection over pipes, for tests that invent the frames of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,11 +15,12 @@ use super::question::Asking;
 use super::result;
 use super::stdio::BoundedLines;
 
-/// Shakes hands over pipes, lists the tools and calls the first one: what came of the list, and whether the call had a result.
+/// Shakes hands over pipes, lists the tools and calls the first tool. Returns the list, and true if the call had a result; `None`
+/// without a tool.
 ///
 /// # Errors
 ///
-/// There is no connection, or no list.
+/// The handshake or the list failed.
 #[doc(hidden)]
 pub async fn talk<R, W>(read: R, write: W) -> Result<(Listing, Option<bool>), String>
 where

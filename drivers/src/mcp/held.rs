@@ -1,4 +1,5 @@
-//! A tool that its server no longer describes as it was accepted: it is held, and an operator may accept it amid the call.
+//! Held tools: a tool with another definition than the accepted one is not called until an operator accepts the new definition, also
+//! amid a call.
 
 use std::sync::Arc;
 
@@ -11,10 +12,12 @@ use super::pins::Acceptance;
 use super::question::MCP_QUESTION_MS;
 use super::server::McpServer;
 
-/// Largest difference that a question shows, in bytes. A larger one is not asked about, because nobody would see the whole.
+/// Largest difference that a question shows, in bytes. A larger difference is not asked about, because the question could not show
+/// all of the difference.
 pub const MCP_DIFFERENCE_BYTES_MAX: usize = 8 << 10;
 
-/// Asks whether the tool is accepted as it is now. A no, silence, and what cannot be asked hold it.
+/// Asks a person to accept the present definition of the tool. The tool stays held after a no, without an answer, and if no question
+/// can be asked.
 pub(super) async fn ask(
     server: &Arc<McpServer>,
     accepted: &Definition,
@@ -35,7 +38,7 @@ pub(super) async fn ask(
     let (server, now) = (Arc::clone(server), now.clone());
     let kept = tokio::task::spawn_blocking(move || {
         let acceptance = Acceptance { tools: vec![now], removed: Vec::new() };
-        // Whoever answered the question is named in its records.
+        // The records of the question name the person.
         server.accept_tools(acceptance, Some("an approval"))
     });
     let kept = kept.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
@@ -53,7 +56,7 @@ pub(super) fn held(server: &McpServer, tool: &str, why: &str) -> Failure {
     )
 }
 
-/// The question, with the whole difference; `None`: that is too large.
+/// The question with the whole difference; `None` if the difference is larger than [`MCP_DIFFERENCE_BYTES_MAX`].
 fn question(server: &str, accepted: &Definition, now: &Definition) -> Option<String> {
     let difference = Difference::Changed { accepted: accepted.clone(), now: now.clone() }.to_string();
     let harmless = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };

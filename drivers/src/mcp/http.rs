@@ -7,7 +7,7 @@ use super::config::McpConfig;
 use super::connection::MCP_MESSAGE_BYTES_MAX;
 use crate::http::http_client;
 
-/// The operator named the address, so the egress list does not apply. Redirects are not followed.
+/// Transport for `url`. The egress list does not apply, because the operator configured the address. Redirects are not followed.
 pub(super) fn http_transport(
     url: &str,
     config: &McpConfig,

@@ -1,8 +1,8 @@
 //! Servers of the Model Context Protocol, whose tools plans and models call like built-in ones.
 //!
-//! The tools of a server are those that were accepted: [`Pins`] keeps their definitions, so that nothing is started to know them. A
-//! server starts with the first call ([`McpServer`] is a [`Device`](ostler_kernel::port::Device)), lists its tools again with each
-//! start, and a tool that differs from its accepted definition is held.
+//! Only accepted tools of a server are offered. [`Pins`] keeps the accepted definitions, so no server starts to list tools. A server
+//! starts with the first call ([`McpServer`] is a [`Device`](ostler_kernel::port::Device)), and lists its tools again with each start.
+//! A tool that differs from its accepted definition is held.
 
 mod caller;
 mod class;

@@ -14,7 +14,7 @@ const FOLDER: &str = "mcp";
 /// Largest file of pins, in bytes.
 pub const MCP_PINS_BYTES_MAX: u64 = 64 << 20;
 
-/// Where the accepted definitions are kept.
+/// Folder of the accepted definitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pins {
     folder: PathBuf,
@@ -24,20 +24,20 @@ pub struct Pins {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accepted {
-    /// The operator who accepted last; `None`: nobody was asked, because the server was new.
+    /// Operator of the last acceptance; `None` if a new server was accepted without a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The tools, by name.
     pub tools: Vec<Definition>,
 }
 
-/// What an operator accepts.
+/// Change to the accepted tools of a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acceptance {
-    /// Tools as they are now.
+    /// Present definitions to accept.
     pub tools: Vec<Definition>,
-    /// Names of tools that are gone.
+    /// Names of tools to forget.
     pub removed: Vec<String>,
 }
 
@@ -59,11 +59,11 @@ impl Pins {
         Pins { folder: data.join(FOLDER) }
     }
 
-    /// The accepted tools of a server, and who accepted them; `None`: nobody accepted any yet.
+    /// Reads the accepted tools of a server; `None` before the first acceptance.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or is damaged: `ostler mcp accept` writes it anew.
+    /// The file cannot be read, or is damaged. Remove a damaged file, and accept the tools again with `ostler mcp accept`.
     pub fn read(&self, server: &str) -> io::Result<Option<Accepted>> {
         let path = self.path(server);
         let length = match fs::metadata(&path) {
@@ -84,7 +84,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// The file cannot be written; the old one stays.
+    /// The file cannot be written; the old file stays.
     pub fn write(&self, server: &str, accepted: &Accepted) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let (path, new) = (self.path(server), self.folder.join(format!("{server}.json.new")));

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::result::clipped;
 
-/// How long a question stays open, in milliseconds: a day.
+/// Time limit of a question, in milliseconds: a day.
 pub const MCP_QUESTION_MS: i64 = 24 * 3_600 * 1_000;
 
 /// Most rounds of questions in one call.
 pub const MCP_QUESTION_ROUNDS_MAX: usize = 8;
 
-/// The call amid which a server asks.
+/// Call of a tool that a question belongs to.
 #[derive(Clone)]
 pub(super) struct Asking {
     /// Name of the tool in plans.
@@ -22,7 +22,7 @@ pub(super) struct Asking {
     pub(super) attempt: Arc<dyn AttemptLog>,
 }
 
-/// Asks a person. A form whose values cannot be told by a yes is declined, and so is everything that no person answers.
+/// Asks a person. Declines a form with a value that no yes can express, and every question without an answer.
 pub(super) async fn ask(asking: &Asking, request: ElicitRequestParams) -> ElicitResult {
     let (message, content) = match &request {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
@@ -37,7 +37,7 @@ pub(super) async fn ask(asking: &Asking, request: ElicitRequestParams) -> Elicit
         _ => return ElicitResult::new(ElicitationAction::Decline),
     };
     let text = format!("The server of {} asks amid a call: {message}", asking.tool);
-    // Found again by its words: an answer never counts for another question.
+    // The step is named by the text of the question, so an answer never counts for another question.
     let step = format!("question-{}", &blake3::hash(text.as_bytes()).to_hex()[..16]);
     match asking.attempt.ask_person(&step, &text, MCP_QUESTION_MS).await {
         Ok(true) => {
@@ -64,7 +64,8 @@ fn shown(message: &str, content: &Map<String, Value>) -> String {
     format!("{}{values}", clipped(message))
 }
 
-/// The values that a yes stands for: true for a required yes-or-no, else the default; `None`: a required value has neither.
+/// Values of a form for a yes: true for a required boolean, else the default. `None` if a required value is neither boolean nor has a
+/// default.
 fn content_of_yes(schema: &ElicitationSchema) -> Option<Map<String, Value>> {
     let schema = json!(schema);
     let required: Vec<&str> =

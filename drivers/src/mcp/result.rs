@@ -11,7 +11,7 @@ use crate::tool::tool_spec::{failure, structural};
 /// Longest text of a server in a failure, in bytes.
 pub const MCP_FAILURE_BYTES: usize = 2 << 10;
 
-/// The schema of results: the texts together, the other blocks, and the structured content.
+/// Schema of results: the joined texts, the other blocks, and the structured content.
 pub(super) fn result_schema() -> Value {
     json!({
         "type": "object",
@@ -24,7 +24,7 @@ pub(super) fn result_schema() -> Value {
     })
 }
 
-/// Judges an answer: an error of the tool is a failure, and so is structured content that breaks the tool's own schema.
+/// Converts an answer to a result. An error of the tool, and structured content that breaks the tool's own schema, are failures.
 pub(super) fn value(
     server: &str,
     answer: CallToolResult,
@@ -60,7 +60,7 @@ fn lie(server: &str, fault: &str) -> Failure {
     failure(FailureCategory::InvalidOutput, message)
 }
 
-/// The beginning of a text of a server, in one line.
+/// The first [`MCP_FAILURE_BYTES`] bytes of a server's text, on one line.
 pub(super) fn clipped(text: &str) -> String {
     let mut clipped = String::new();
     for c in text.trim().chars() {

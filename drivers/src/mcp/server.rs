@@ -1,4 +1,4 @@
-//! A configured server: its accepted tools, and its connection while there is one.
+//! A configured server: its accepted tools, and its connection.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,16 +17,17 @@ use super::connection::{Connection, Listing};
 use super::definition::{Definition, Difference};
 use super::pins::{Acceptance, Accepted, Pins};
 use super::stdio::Place;
+use super::tool::MCP_PREFIX;
 use crate::tool::tool_spec::transient;
 
-/// A server of `[mcp.NAME]`. As a device it runs while calls want it.
+/// A server of `[mcp.NAME]`. The supervised device connects on the first call.
 pub struct McpServer {
-    /// Name of its table.
+    /// `NAME` of the table `[mcp.NAME]`.
     table: String,
     pub(super) config: McpConfig,
     device: String,
     place: Place,
-    /// Where the accepted tools are kept; `None`: in memory alone.
+    /// File of the accepted tools; `None` keeps the tools in memory alone.
     pins: Option<Pins>,
     accepted: Mutex<Option<Accepted>>,
     link: watch::Sender<Link>,
@@ -34,14 +35,14 @@ pub struct McpServer {
     served: AtomicBool,
 }
 
-/// The connection as calls see it.
+/// State of the connection, for calls.
 #[derive(Clone)]
 enum Link {
-    /// There is none; a call may want it.
+    /// Not connected; a call starts the server.
     Down,
-    /// Calls are refused.
+    /// Calls fail at once.
     Refused { why: String, wait_ms: u64 },
-    /// There is one.
+    /// Connected.
     Up(Arc<Up>),
 }
 
@@ -53,12 +54,12 @@ pub(super) struct Up {
 }
 
 impl Up {
-    /// Ends the connection, because a call over it was lost.
+    /// Ends the connection after a call without an answer.
     pub(super) fn lost(&self) {
         self.broken.notify_one();
     }
 
-    /// A tool as the server describes it now; `None`: it is gone.
+    /// Present definition of a tool; `None` if the server no longer lists the tool.
     pub(super) fn listed(&self, tool: &str) -> Option<Definition> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
     }
@@ -71,7 +72,7 @@ impl std::fmt::Debug for McpServer {
 }
 
 impl McpServer {
-    /// A server whose accepted tools are kept in `pins`, or else as long as this value.
+    /// Reads the accepted tools from `pins`; without `pins` the tools live as long as this value.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl McpServer {
         Ok(McpServer {
             table: name.to_owned(),
             config,
-            device: format!("mcp.{name}"),
+            device: format!("{MCP_PREFIX}{name}"),
             place,
             pins,
             accepted: Mutex::new(accepted),
@@ -91,7 +92,7 @@ impl McpServer {
         })
     }
 
-    /// Name in the configuration.
+    /// `NAME` of the table `[mcp.NAME]`.
     pub fn name(&self) -> &str {
         &self.table
     }
@@ -101,12 +102,12 @@ impl McpServer {
         &self.config
     }
 
-    /// Accepts tools, in the name of `by`. What was made of the earlier definitions stays as it is. Durable on return if there are
-    /// pins; may block.
+    /// Accepts tools, in the name of `by`. Tools built from earlier definitions stay unchanged. Durable on return with `pins`; may
+    /// block.
     ///
     /// # Errors
     ///
-    /// They cannot be kept; nothing is changed.
+    /// The file cannot be written; the accepted tools stay unchanged.
     pub fn accept_tools(&self, acceptance: Acceptance, by: Option<&str>) -> io::Result<()> {
         let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = accepted.clone().unwrap_or_default().with(acceptance, by);
@@ -117,22 +118,22 @@ impl McpServer {
         Ok(())
     }
 
-    /// The accepted tools; `None`: nobody accepted any yet.
+    /// The accepted tools; `None` before the first acceptance.
     pub fn accepted(&self) -> Option<Accepted> {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// True if a definition is the accepted one of its tool.
+    /// True if the definition is accepted.
     pub(super) fn accepts(&self, now: &Definition) -> bool {
         let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         accepted.iter().flat_map(|accepted| &accepted.tools).any(|tool| tool == now)
     }
 
-    /// Connects for a moment and lists the tools.
+    /// Connects, lists the tools, and closes the connection.
     ///
     /// # Errors
     ///
-    /// Why the server does not list its tools.
+    /// The reason for the missing list.
     pub async fn look(&self) -> Result<Listing, String> {
         let (connection, listing) = self.connect().await?;
         connection.close().await;
@@ -154,7 +155,7 @@ impl McpServer {
         self.config.start_ms.unwrap_or(MCP_START_MS_DEFAULT)
     }
 
-    /// The connection, started if there is none. Waits at most `wait_ms`.
+    /// Returns the connection, and starts the server if necessary. Waits at most `wait_ms`.
     pub(super) async fn up(&self, wait_ms: u64) -> Result<Arc<Up>, Failure> {
         let mut link = self.link.subscribe();
         let up = async {
@@ -182,7 +183,7 @@ impl McpServer {
         })
     }
 
-    /// Notes that a call has a result.
+    /// Records that the server answered a call, for [`DeviceEnd::served`].
     pub(super) fn worked(&self) {
         self.served.store(true, Ordering::Relaxed);
     }
@@ -194,7 +195,7 @@ impl McpServer {
         };
         let up =
             Arc::new(Up { caller: connection.caller(), listed: Mutex::default(), broken: Notify::new() });
-        self.hold(&up, &listing);
+        self.store_listing(&up, &listing);
         self.link.send_replace(Link::Up(Arc::clone(&up)));
         let mut ended = std::pin::pin!(connection.ended());
         loop {
@@ -204,14 +205,14 @@ impl McpServer {
                 listed = up.caller.changed(Duration::from_millis(self.start_ms())) => listed,
             };
             match listed {
-                Ok(listing) => self.hold(&up, &listing),
+                Ok(listing) => self.store_listing(&up, &listing),
                 Err(why) => return why,
             }
         }
     }
 
-    /// Holds the tools whose listed definition is not the accepted one.
-    fn hold(&self, up: &Up, listing: &Listing) {
+    /// Stores the listed tools, and warns of tools that differ from the accepted definitions; a call of such a tool is held.
+    fn store_listing(&self, up: &Up, listing: &Listing) {
         let accepted = self.accepted().unwrap_or_default().tools;
         let differences = Difference::between(&accepted, &listing.tools);
         if !differences.is_empty() {
@@ -264,7 +265,7 @@ impl Device for McpServer {
     }
 }
 
-/// Takes the connection from calls, also if the device is dropped.
+/// Sets the connection to [`Link::Down`] on drop, also if [`Device::serve`] is dropped.
 struct SetDown<'a>(&'a McpServer);
 
 impl Drop for SetDown<'_> {

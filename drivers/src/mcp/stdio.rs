@@ -1,4 +1,4 @@
-//! A server as a child process that talks over standard input and output.
+//! A server as a child process, over standard input and output.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,24 +22,24 @@ use crate::cage::{CagedCall, Cages, SandboxConfig};
 use crate::tool::DataFolder;
 use crate::tool::{Folder, ProcessGroup, Program, RunningProgram};
 
-/// Bytes of standard error that are kept for the reason why a server ended.
+/// Bytes kept of standard error, for the reason that a server ended.
 const STDERR_BYTES_KEPT: usize = 2 << 10;
 
-/// Time for a program whose output ended to end itself.
+/// Time for a program to end after the end of its output.
 const END: Duration = Duration::from_millis(500);
 
-/// Where programs of servers run, and for which data folder.
+/// Surroundings of the programs of servers.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Working directory.
     pub folder: PathBuf,
-    /// The data folder, whose next holder ends programs that outlived this one.
+    /// The data folder. The next process that holds the folder ends programs that outlive this process.
     pub data: Option<PathBuf>,
     /// `[sandbox]`: the cage around programs.
     pub sandbox: SandboxConfig,
 }
 
-/// A running program of a server. Killed on drop, with everything that it started.
+/// A running program of a server. Killed on drop, with its descendants.
 pub(super) struct StdioServer {
     program: RunningProgram,
     stderr: Arc<Mutex<Vec<u8>>>,
@@ -99,7 +99,8 @@ impl StdioServer {
         Ok((StdioServer { program, stderr: kept, too_long }, transport))
     }
 
-    /// Why the program ended, or `plain` if it does not say.
+    /// Reason for the end of the connection: an oversized message, else the exit status or, if the program still runs, `plain`, with the
+    /// last line of standard error.
     pub(super) async fn why(&mut self, plain: &str) -> String {
         if self.too_long.load(Ordering::Relaxed) {
             return format!("it sent a message of more than {MCP_MESSAGE_BYTES_MAX} bytes");
@@ -118,7 +119,7 @@ impl StdioServer {
         }
     }
 
-    /// Waits for the program to end by itself, as far as it does so in time.
+    /// Waits at most `time` for the program to end by itself.
     pub(super) async fn end_within(&mut self, time: Duration) {
         let _ = tokio::time::timeout(time, self.program.ended()).await;
     }
@@ -130,7 +131,7 @@ fn rooted(folder: &Path, given: &Path) -> PathBuf {
         (Ok(rest), Some(home)) => home.join(rest),
         _ => folder.join(given),
     };
-    // A cage shows what is there, by its real name.
+    // A cage shows files under their real paths.
     path.canonicalize().unwrap_or(path)
 }
 
@@ -150,7 +151,7 @@ async fn keep_tail(mut stderr: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>
     }
 }
 
-/// Ends at a line of more than [`MCP_MESSAGE_BYTES_MAX`] bytes: what waits for that answer would wait in vain.
+/// A reader that fails at a line of more than [`MCP_MESSAGE_BYTES_MAX`] bytes, so that no call waits for the answer in vain.
 pub(super) struct BoundedLines<R> {
     inner: R,
     length: usize,
@@ -158,7 +159,7 @@ pub(super) struct BoundedLines<R> {
 }
 
 impl<R> BoundedLines<R> {
-    /// Sets `too_long` if it ends for that.
+    /// Sets `too_long` at a line that is too long.
     pub(super) fn new(inner: R, too_long: Arc<AtomicBool>) -> BoundedLines<R> {
         BoundedLines { inner, length: 0, too_long }
     }

@@ -21,8 +21,8 @@ use crate::tool::tool_spec::{crash, structural};
 /// Prefix of the tools of MCP servers.
 pub const MCP_PREFIX: &str = "mcp.";
 
-/// Share of an attempt's time that a call waits for its server to start, in percent: beyond it nothing was called, and the failure
-/// says so before the time-out of the attempt would leave that open.
+/// Share of an attempt's time that a call waits for the start of its server, in percent. A server that starts later fails the call
+/// with "nothing was called"; a time-out of the attempt would leave the outcome in doubt.
 const START_SHARE_PERCENT: u64 = 90;
 
 /// A tool of a server.
@@ -36,7 +36,7 @@ pub(super) struct McpTool {
 }
 
 impl McpTool {
-    /// The tool of an accepted definition.
+    /// Builds the tool of an accepted definition.
     pub(super) fn new(server: &Arc<McpServer>, definition: &Definition) -> Result<McpTool, ContractError> {
         let Definition { name, description, input, output, annotations } = definition;
         let output = output.as_ref().map(|schema| Contract::compile(&[schema_rule(schema)])).transpose()?;
@@ -73,7 +73,7 @@ impl McpTool {
                 server.worked();
                 Err(structural(format!("server {}: {why}", server.name())))
             }
-            // It may have done a part of what was asked for.
+            // The tool may have done a part of the work.
             Err(CallError::Broken(why)) => {
                 server.worked();
                 Err(crash(format!("server {}: {why}", server.name())))
@@ -87,7 +87,7 @@ impl McpTool {
 }
 
 impl McpTool {
-    /// Holds the call unless the tool is as it was accepted, or an operator accepts it as it is now.
+    /// Holds the call unless the present definition of the tool is accepted, or an operator accepts the definition now.
     async fn clear(&self, up: &Up, attempt: &dyn AttemptLog) -> Result<(), Failure> {
         let (server, accepted) = (&self.server, &self.definition);
         let Some(now) = up.listed(&accepted.name) else {
@@ -99,7 +99,7 @@ impl McpTool {
         if !server.accepts(&now) {
             held::ask(server, accepted, &now, attempt).await?;
         }
-        // The permit was given, and the result is judged, by the terms of the earlier definition.
+        // The gate gave the permit, and the contract judges the result, by the earlier definition.
         let class = class(server.config.impact.of(&now.name), server.config.trust, now.annotations);
         if class == self.class && now.output == accepted.output {
             return Ok(());
@@ -111,13 +111,13 @@ impl McpTool {
     }
 }
 
-/// Keywords whose values are schemas, one or a list of them.
+/// Keywords with a schema or a list of schemas as value.
 const SCHEMAS: [&str; 9] =
     ["items", "prefixItems", "additionalProperties", "allOf", "anyOf", "oneOf", "if", "then", "else"];
-/// Keywords whose values are schemas by name.
+/// Keywords with schemas by name as value.
 const NAMED_SCHEMAS: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Keywords that say something about the members of an object.
+/// Keywords that restrict the members of an object.
 const OF_MEMBERS: [&str; 8] = [
     "properties",
     "patternProperties",
@@ -129,8 +129,8 @@ const OF_MEMBERS: [&str; 8] = [
     "oneOf",
 ];
 
-/// The schema of the parameters for the gate, which closes objects. A value that is an object of any members says so; the parameters
-/// themselves are never open.
+/// Schema of the parameters for the gate, which closes objects. A nested object without rules for its members becomes explicitly open;
+/// the parameters themselves never are.
 fn open_free_objects(input: &Map<String, Value>) -> Value {
     let mut schema = Value::Object(input.clone());
     each_schema_within(&mut schema, &mut |inner| {
@@ -146,7 +146,7 @@ fn open_free_objects(input: &Map<String, Value>) -> Value {
     schema
 }
 
-/// Visits the schemas within a schema; their nesting is bounded.
+/// Visits the schemas within a schema. [`Definition::check`] bounds the nesting.
 fn each_schema_within(schema: &mut Value, done: &mut dyn FnMut(&mut Map<String, Value>)) {
     let mut visit = |inner: &mut Value| {
         each_schema_within(inner, done);
@@ -183,6 +183,10 @@ impl Tool for McpTool {
 
     fn reads_strangers(&self) -> bool {
         true
+    }
+
+    fn sends_out(&self) -> bool {
+        self.server.config.reaches_network()
     }
 
     fn sensitive(&self) -> Vec<String> {

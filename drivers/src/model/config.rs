@@ -5,8 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ostler_kernel::plan::MODEL_DEFAULT;
-use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
+use ostler_kernel::plan::{DURATION_RULE, HumanDuration, MODEL_DEFAULT};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
 

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use ostler_kernel::plan::MODEL_DEFAULT;
 use reqwest::Url;
 
 use super::config::{CassetteMode, ModelConfig, ModelsConfig, Provider};
-use ostler_kernel::plan::MODEL_DEFAULT;
 
 /// Longest name of a model in the configuration, in bytes.
 pub const MODEL_NAME_BYTES_MAX: usize = 64;

@@ -22,7 +22,7 @@ const KEY_REMOVED: &str = "[key removed]";
 pub(super) struct Key {
     variable: Option<String>,
     secret: Option<String>,
-    /// The forms in which texts may hold the secret, longest first; see [`encoded_forms`].
+    /// Encoded forms of the secret, longest first; see [`encoded_forms`].
     forms: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Key {
         }
     }
 
-    /// The text without the key, in none of its forms.
+    /// Removes every form of the key from a text.
     pub(super) fn remove(&self, text: &str) -> String {
         let found = self.forms.iter().filter(|form| text.contains(form.as_str()));
         found.fold(text.to_owned(), |text, form| text.replace(form.as_str(), KEY_REMOVED))
@@ -118,8 +118,8 @@ fn without(bytes: &[u8], form: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// The forms in which a text may hold a secret, longest first: as it is; inside of JSON, and of JSON in JSON; percent-encoded; in
-/// base64, of both alphabets, also as a part of a longer text such as `Bearer KEY`.
+/// Encoded forms of a secret in a text, longest first: plain; inside of JSON, and of JSON in JSON; percent-encoded; in base64, of both
+/// alphabets, also as a part of a longer text such as `Bearer KEY`.
 fn encoded_forms(secret: &str) -> Vec<String> {
     let quoted = |text: &str| {
         let quoted = Value::from(text).to_string();
@@ -147,11 +147,11 @@ fn encoded_forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// The letters in base64 that depend on the secret alone if so many bytes, modulo three, stand before it.
+/// The base64 letters that depend on the secret alone, with `before` bytes, modulo three, in front of the secret.
 fn in_base64(secret: &[u8], before: usize) -> String {
     let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(secret.iter().copied()).collect();
     let text = STANDARD_NO_PAD.encode(&padded);
-    // Six bits a letter: the first whole one after the bytes before, the last one before the bytes behind.
+    // A letter has six bits: from the first letter without a bit of the bytes in front to the last letter without a bit behind.
     let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
     text[from..to].to_owned()
 }

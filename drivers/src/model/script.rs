@@ -151,19 +151,19 @@ impl Answer {
     }
 }
 
-/// Roles that calls have. Programs may call in another role.
+/// Roles of this program's own calls. Programs may call in other roles.
 const ROLES: [&str; 9] =
     ["planner", "reflect", "observe", "micro", "think", "answer", "interject", "executor", "judge"];
 
-/// Pairs of letters compared to find the meant role.
+/// Limit of letter pairs compared in the search for the meant role.
 const PAIRS_MAX: usize = 10_000;
 
-/// The role that a similar, unknown one stands for.
+/// The known role that an unknown role resembles.
 fn misspelt(role: &str) -> Option<&'static str> {
     if ROLES.contains(&role) { None } else { nearest(role, ROLES, &mut PAIRS_MAX.clone()) }
 }
 
-/// What the parser found, without the excerpt of the file that follows.
+/// The parser's message, without the excerpt of the file.
 fn first_line(error: &str) -> String {
     let line = error.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()

@@ -126,7 +126,7 @@ impl ProcessGroup {
         Ok(ProcessGroup { name, cage, leader, ended, stdin, stdout, stderr })
     }
 
-    /// Separates a program that stays from its pipes. Must be called within a runtime.
+    /// Separates a long-running program from its pipes. Must be called within a runtime.
     pub(crate) fn into_pipes(self) -> io::Result<(RunningProgram, ChildStdin, ChildStdout, ChildStderr)> {
         let ProcessGroup { leader, ended, stdin, stdout, stderr, .. } = self;
         let stdin = stdin.ok_or_else(|| io::Error::other("its input was not asked for as a pipe"))?;
@@ -281,7 +281,7 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Waits for the end of the program; once.
+    /// Waits for the end of the program. Must not be called again after the end.
     pub(crate) async fn ended(&mut self) -> io::Result<ExitStatus> {
         (&mut self.ended)
             .await

@@ -1,4 +1,4 @@
-//! Servers at an address, which answer by HTTP: well, with too much, with a redirect, or only to who has a token.
+//! Servers at an HTTP address: correct, with too large an answer, with a redirect, or with a token.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// Longer than anything here takes, and shorter than any time-out.
+/// Longer than every operation of these tests, and shorter than every time-out.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Bytes of an answer that is too large.
@@ -23,11 +23,11 @@ enum Kind {
     Floods,
     /// Answers a call with an event of [`FLOOD`] bytes.
     FloodsEvents,
-    /// Sends everybody elsewhere.
+    /// Answers every request with a redirect.
     Redirects(SocketAddr),
 }
 
-/// Starts a server; it ends with the process of the test.
+/// Starts a server that ends with the test process.
 fn serve(kind: Kind) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Servers that die, flood, lie, or never answer: each is a typed failure, at once where it can be.
+//! Servers that die, flood, lie, or never answer: each call is a typed failure, without a time-out where possible.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::world::World;
 
-/// Longer than anything here takes, and shorter than any time-out.
+/// Longer than every operation of these tests, and shorter than every time-out.
 const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn a_server_that_dies_in_a_call_loses_its_answer_at_once() {
     assert!(failure.message.contains("the answer to mcp.x.note is lost"), "{}", failure.message);
     assert!(since.elapsed() < SOON);
     assert_eq!(std::fs::read_to_string(world.path().join("notes")).unwrap(), "once\n");
-    // The next call starts it again.
+    // The next call starts the server again.
     let failure = world.failure("note", json!({"text": "twice"})).await;
     assert_eq!(failure.category, FailureCategory::Crash);
     assert_eq!(std::fs::read_to_string(world.path().join("notes")).unwrap(), "once\ntwice\n");
@@ -38,7 +38,7 @@ async fn a_server_that_does_not_start_says_why() {
 async fn a_call_waits_for_a_start_no_longer_than_its_time_and_nothing_was_called() {
     let world = World::new("well", "impact = 1");
     world.accept().await;
-    // Nobody keeps the server, so it never starts.
+    // No task serves the device, so the server never starts.
     let failure = world.call_within("note", json!({"text": "x"}), 200).await.unwrap_err();
     assert_eq!(failure.category, FailureCategory::Transient);
     assert!(
@@ -77,11 +77,11 @@ async fn an_error_of_a_tool_is_no_loss_and_nonsense_is_one() {
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_at_the_server_and_the_next_goes_on() {
     let world = World::started("answers_after_a_cancel", "impact = 0").await;
-    // The server runs and lists its tools before the call whose answer it owes.
+    // The server runs and lists its tools before the call without an answer.
     assert_eq!(world.call("note", json!({"text": "x"})).await.unwrap()["text"], "x");
     let call = world.call("say", json!({"text": "x"}));
     assert!(tokio::time::timeout(Duration::from_millis(300), call).await.is_err(), "it never answers");
-    // The server is told meanwhile; each call is a round trip of the same connection.
+    // The cancellation arrives in the meantime; each call is a round trip over the same connection.
     for _ in 0..1_000 {
         assert_eq!(world.call("note", json!({"text": "y"})).await.unwrap()["text"], "y");
         if world.path().join("cancelled").exists() {

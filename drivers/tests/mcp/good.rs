@@ -1,4 +1,4 @@
-//! A server that does as it says, and one whose definitions change.
+//! A correct server, and a server with changing definitions.
 
 use ostler_kernel::run::FailureCategory;
 use serde_json::json;
@@ -42,7 +42,7 @@ async fn a_tool_that_differs_from_its_accepted_definition_is_held_until_it_is_ac
     assert!(held.message.contains("is held: it is described differently by its server"), "{}", held.message);
     assert!(held.message.contains("`ostler mcp accept x say`"), "{}", held.message);
     assert_eq!(world.call("note", json!({"text": "y"})).await.unwrap()["text"], "y", "others go on");
-    // A person who says yes to the difference lets the call go on, and is not asked again.
+    // After a yes to the difference the call goes on, and the next call asks no question.
     world.refused.clear();
     assert_eq!(world.call("say", json!({"text": "x"})).await.unwrap()["text"], "x");
     assert_eq!(world.call("say", json!({"text": "z"})).await.unwrap()["text"], "z");
@@ -91,7 +91,7 @@ async fn a_tool_that_changes_while_the_server_runs_is_held() {
     world.refused = "differently".to_owned();
     world.call("say", json!({"text": "x"})).await.unwrap();
     world.call("note", json!({"text": "y"})).await.unwrap();
-    // The list is asked for meanwhile; each call is a round trip of the same connection.
+    // The new list arrives in the meantime; each call is a round trip over the same connection.
     let mut held = None;
     for _ in 0..100 {
         held = world.call("say", json!({"text": "x"})).await.err();

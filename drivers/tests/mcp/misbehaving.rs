@@ -1,5 +1,5 @@
-//! Small servers, good and bad, that the tests start as programs: each is an ignored test of the test binary itself, which talks over
-//! standard input and output and never returns. What the test harness prints first is no JSON, and clients skip it.
+//! Small servers, good and bad, that the tests start as programs. Each server is an ignored test of the test binary, uses standard
+//! input and output, and never returns. Clients skip the lines of the test harness, because the lines are no JSON.
 #![allow(clippy::print_stdout, reason = "standard output is how a server answers")]
 
 use std::io::{BufRead, Write, stdin, stdout};
@@ -14,7 +14,7 @@ pub(crate) fn command(module: &str, server: &str) -> Vec<String> {
     [&exe, "--ignored", "--exact", &name, "--nocapture", "--test-threads=1"].map(str::to_owned).to_vec()
 }
 
-/// What a server does with a call: an answer, or nothing.
+/// Handler of a call: the answer, or `None` for silence.
 type Call = fn(&str, &Value) -> Option<Value>;
 
 struct Server {
@@ -30,11 +30,11 @@ fn say(message: &Value) {
     println!("{message}");
 }
 
-/// Answers until the end of the input; then ends the process.
+/// Answers requests until the end of the input, and exits.
 fn serve(server: &Server) -> ! {
-    // Ends the line that the test harness has begun.
+    // Ends the unfinished line of the test harness.
     println!();
-    // Not locked between lines, because a call may read too.
+    // Standard input is not locked between lines, because a handler may read too.
     loop {
         let mut line = String::new();
         if stdin().read_line(&mut line).map_or(true, |length| length == 0) {
@@ -132,7 +132,7 @@ fn answers_after_a_cancel() {
     })
 }
 
-/// Says that its tools changed, amid a call of `note`.
+/// Announces changed tools amid a call of `note`.
 #[test]
 #[ignore = "a server"]
 fn turns() {
@@ -146,7 +146,7 @@ fn turns() {
     serve(&Server { tools, call: turns })
 }
 
-/// Tells of its progress: the token is a small number, so it tells each of the first ones.
+/// Reports progress for the tokens 0 to 19, because the token of the call is a small number.
 #[test]
 #[ignore = "a server"]
 fn tells_progress() {
@@ -205,7 +205,7 @@ fn fails_and_refuses() {
     serve(&Server { tools, call: fails })
 }
 
-/// Does what it is told, `read PATH`, `write PATH` or `connect ADDRESS`, and says whether it could.
+/// Executes `read PATH`, `write PATH` or `connect ADDRESS`, and answers `done` or the error.
 #[test]
 #[ignore = "a server"]
 fn prowls() {
@@ -221,7 +221,7 @@ fn prowls() {
     serve(&Server { tools, call: prowls })
 }
 
-/// Asks whether it may, in the middle of a call, and says what it was answered.
+/// Asks a question amid a call, and returns the answer as the result.
 #[test]
 #[ignore = "a server"]
 fn asks() {

@@ -1,4 +1,4 @@
-//! A server in a folder of its own, kept like in a system, and calls through the gate.
+//! A server in a folder of its own, served as in a system, and calls through the gate.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -24,14 +24,14 @@ pub(crate) struct World {
     pub(crate) server: Arc<McpServer>,
     /// Questions with this text are answered no.
     pub(crate) refused: String,
-    /// Questions to a person, who says yes otherwise.
+    /// Questions to a person; other questions are answered yes.
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
-    /// What attempts kept for people, and `♥` for a sign of life.
+    /// Output of attempts for people, and `♥` for each heartbeat.
     pub(crate) told: Arc<Mutex<Vec<String>>>,
     keeper: Option<JoinHandle<()>>,
 }
 
-/// What makes the cages of these tests.
+/// Configuration of the cages of these tests.
 fn sandbox() -> SandboxConfig {
     let helper = Some(env!("CARGO_BIN_EXE_ostler-sandbox").into());
     SandboxConfig { helper, ..SandboxConfig::default() }
@@ -86,7 +86,7 @@ impl World {
         World::with(toml::from_str(table).unwrap())
     }
 
-    /// The same, kept running.
+    /// A server at an address, served.
     pub(crate) async fn at(table: &str) -> World {
         World::of_address(table).start().await
     }
@@ -109,12 +109,12 @@ impl World {
         }
     }
 
-    /// Accepts what the server lists, and keeps it running while calls want it.
+    /// Starts a server without a cage, and accepts the listed tools.
     pub(crate) async fn started(kind: &str, more: &str) -> World {
         World::new(kind, more).start().await
     }
 
-    /// The same in a cage; `None`, which is said, where there is none.
+    /// Starts a server in a cage; prints a line and returns `None` where no cage works.
     pub(crate) async fn caged(kind: &str, more: &str) -> Option<World> {
         let found = reached(&sandbox());
         if found.rung == CageRung::None {

@@ -155,7 +155,7 @@ impl Failure {
     }
 }
 
-/// A file that is missing or may not be touched is a structural failure, anything else may pass.
+/// A missing or forbidden file is a structural failure; every other I/O error is transient.
 ///
 /// ```
 /// use ostler_kernel::event::Failure;

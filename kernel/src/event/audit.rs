@@ -7,17 +7,17 @@ use crate::lineage;
 
 /// Record of [`Event::GateVerdict`](super::Event::GateVerdict): one for each verdict on the call of a node.
 ///
-/// The verdicts of a run are a chain: each names the hash of the one before it, so none can be changed, removed or
-/// inserted without breaking all that follow.
+/// The verdicts of a run are a hash chain: each verdict names the hash of its predecessor, so a changed, removed or
+/// inserted verdict breaks every later link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GateVerdict {
     /// The node.
     pub node: NodeId,
-    /// Number of the attempt that the verdict is about.
+    /// Number of the judged attempt.
     pub attempt: u32,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// Its version; empty for a tool that is not registered.
+    /// Version of the tool; empty for an unregistered tool.
     pub version: String,
     /// The answer.
     pub answer: GateAnswer,
@@ -33,13 +33,13 @@ pub struct GateVerdict {
     pub policy_epoch: u64,
     /// Digest of the parameters, defaults included; `None` before they are resolved.
     pub params: Option<Digest>,
-    /// The sensitive parameters for which a call is held, or was until a person allowed it.
+    /// Sensitive parameters for which the call is held, or was held until a person allowed the call.
     pub tainted: Vec<String>,
-    /// Numbers among the parameters of an allowed call, which cumulative budgets add up.
+    /// Numeric parameters of an allowed call, for cumulative budgets.
     pub amounts: Vec<(String, f64)>,
-    /// Hash of the verdict before this one; of the first one, zeros.
+    /// Hash of the preceding verdict; zeros for the first verdict.
     pub previous: Digest,
-    /// Hash of all the fields above.
+    /// Hash of all other fields.
     pub hash: Digest,
 }
 
@@ -67,14 +67,14 @@ impl GateAnswer {
 }
 
 impl GateVerdict {
-    /// The verdict behind the one with the hash `previous`.
+    /// The verdict, linked to its predecessor's hash `previous`.
     #[must_use]
     pub fn sealed(self, previous: Digest) -> GateVerdict {
         let verdict = GateVerdict { previous, ..self };
         GateVerdict { hash: verdict.digest(), ..verdict }
     }
 
-    /// True if the verdict stands behind `previous` and is as it was written.
+    /// True if the verdict links to `previous` and its hash matches its fields.
     pub fn follows(&self, previous: Digest) -> bool {
         self.previous == previous && self.hash == self.digest()
     }
@@ -96,7 +96,7 @@ impl GateVerdict {
             &params,
             &self.previous.0,
         ];
-        let tainted = self.tainted.len().to_le_bytes();
+        let tainted = (self.tainted.len() as u64).to_le_bytes();
         parts.push(&tainted);
         parts.extend(self.tainted.iter().map(|name| name.as_bytes()));
         let amounts: Vec<[u8; 8]> = self.amounts.iter().map(|(_, amount)| amount.to_le_bytes()).collect();
@@ -107,11 +107,11 @@ impl GateVerdict {
     }
 }
 
-/// Checks the verdicts of a run, in their order. `Err`: place of the first that does not follow from those before it, from 0.
+/// Checks the chain of a run's verdicts, in order; returns their number.
 ///
 /// # Errors
 ///
-/// See above.
+/// Index of the first verdict, from 0, that breaks the chain.
 pub fn verify_verdicts<'a>(verdicts: impl IntoIterator<Item = &'a GateVerdict>) -> Result<usize, usize> {
     let mut previous = Digest([0; 32]);
     let mut count = 0;

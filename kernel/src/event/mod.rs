@@ -329,35 +329,38 @@ pub enum Event {
         /// The rung; of several programs the lowest.
         rung: CageRung,
     },
-    /// The run takes part in reuse: behind the opening record and the other terms. Without it, nothing of the run is reused or may be.
+    /// The run takes part in reuse. Follows the opening record and the other terms. Without this record the run neither
+    /// reuses results nor offers its own.
     ReuseTerms(ReuseTerms),
-    /// Whether a recorded result stands in for a node. Before the node ends with it, or its first attempt.
+    /// A decision about reuse: a recorded result stands in for a node, or the node is executed. Precedes the end of a
+    /// reused node, or the first attempt.
     ReuseDecided(Box<ReuseDecided>),
-    /// From here on the result of a node may stand in for equal work. With the records that end the node.
+    /// The result of a node may stand in for equal work from now on. Appended with the records that end the node.
     ResultRecorded(Box<ResultRecorded>),
-    /// An operator granted calls without a question each. In the stream of the client.
+    /// An operator granted calls without individual approval. In the stream of the client.
     Granted(Box<Grant>),
-    /// An operator ended a grant before its time. In the stream of the client.
+    /// An operator revoked a grant before its expiry. In the stream of the client.
     GrantRevoked {
-        /// The client.
+        /// Client whose runs the grant covered.
         client: ClientId,
         /// Id of the grant.
         grant: String,
-        /// The operator.
+        /// Operator who revoked the grant.
         by: String,
     },
-    /// The gate's verdict on the call of a node. Of an allowed call it is appended with the intent, so it is durable before
-    /// the attempt acts on the world.
+    /// The gate's verdict on the call of a node. The verdict on an allowed call is appended with the intent, so the verdict
+    /// is durable before the attempt acts on the world.
     GateVerdict(Box<GateVerdict>),
-    /// A person put an artifact in the place of a node's result: behind the terms of reuse.
+    /// A person's artifact replaces a node's result. Follows the terms of reuse.
     ArtifactEdited(Box<ArtifactEdited>),
-    /// A node failed outside of any attempt: its guard cannot be judged, its list cannot be expanded, or its deadline passed.
+    /// A node failed outside of any attempt: a guard could not be judged, a list could not be expanded, or a deadline
+    /// passed.
     NodeFault {
         /// The node.
         node: NodeId,
         /// The failure.
         failure: Failure,
     },
-    /// An answer from outside to a wait, and what became of it.
+    /// An external answer to a wait, with its verdict.
     WaitAnswered(Box<WaitAnswer>),
 }

@@ -33,27 +33,27 @@ pub enum HumanRequestKind {
     InDoubt,
     /// May a call of a model exceed the budget? Yes raises the budget, no goes on within it.
     Budget,
-    /// A wait for an answer from outside, with a value.
+    /// Wait for an external answer with a value.
     Wait,
 }
 
-/// What became of an answer from outside.
+/// Verdict on an external answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerVerdict {
-    /// It is the result of the node.
+    /// The answer is the result of the node.
     Accepted,
-    /// It breaks the contract of the node, which goes on waiting.
+    /// The answer breaks the contract of the node; the node goes on waiting.
     Invalid,
-    /// The node does not wait yet: the answer is judged once it does.
+    /// The node does not wait yet: the answer is kept and judged when the wait begins.
     Kept,
-    /// The node does not wait yet, and keeps enough answers already.
+    /// The node does not wait yet, and already keeps the maximum number of answers.
     Full,
     /// A repeated delivery of the accepted answer.
     Duplicate,
     /// The node has ended.
     Late,
-    /// There is no such node, or it does not wait for answers.
+    /// The plan has no such node, or the node is no wait.
     Unknown,
 }
 
@@ -77,15 +77,15 @@ impl AnswerVerdict {
 pub struct WaitAnswer {
     /// The node.
     pub node: NodeId,
-    /// The sender's id of the answer.
+    /// Sender's id of the answer.
     pub id: Option<String>,
     /// The verdict.
     pub verdict: AnswerVerdict,
     /// The value of an accepted or kept answer.
     pub output: Option<Output>,
-    /// Name of the operator; empty for a stranger with the address.
+    /// Name of the operator; empty for an anonymous sender.
     pub by: String,
-    /// The verdict is about the first kept answer of the node.
+    /// The verdict is about the oldest kept answer of the node.
     pub was_kept: bool,
 }
 

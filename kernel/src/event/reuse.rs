@@ -1,16 +1,16 @@
-//! Records of reuse: what stood in for an execution, what may, and why work was executed.
+//! Records of reuse: decisions to reuse or execute, recorded results, and edited artifacts.
 
 use serde::{Deserialize, Serialize};
 
 use super::Output;
 use crate::id::{Digest, NodeId, RunId};
 use crate::json::Json;
-use crate::lineage::{Manifest, Reason, StalePolicy};
+use crate::lineage::{Frontier, Manifest, Reason, Reuse, StalePolicy};
 
 /// Record of [`Event::ReuseTerms`](super::Event::ReuseTerms).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReuseTerms {
-    /// What is executed although a record may exist.
+    /// Nodes to execute even where a record exists.
     pub fresh: Fresh,
 }
 
@@ -25,24 +25,24 @@ impl ReuseTerms {
     }
 }
 
-/// Nodes whose results are computed anew.
+/// Nodes that ignore recorded results.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fresh {
-    /// None.
+    /// No node.
     #[default]
     Nothing,
-    /// These.
+    /// The listed nodes.
     Nodes(Vec<NodeId>),
-    /// All.
+    /// Every node.
     Everything,
 }
 
-/// Place of a [`ResultRecorded`] in the journal.
+/// Position of a [`ResultRecorded`] in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RecordPlace {
-    /// The run that executed the work.
+    /// Run that executed the work.
     pub run: RunId,
-    /// Number of the record in the stream of the run.
+    /// Sequence number of the record in the stream of the run.
     pub seq: u64,
 }
 
@@ -51,20 +51,20 @@ pub struct RecordPlace {
 pub struct ReuseDecided {
     /// The node.
     pub node: NodeId,
-    /// Identity of the work; `None` if it was not needed.
+    /// Identity of the work; `None` if the decision did not need the identity.
     pub reuse: Option<Digest>,
     /// The decision.
     pub decision: ReuseDecision,
 }
 
-/// What stands for the result of a node.
+/// Decision about the result of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ReuseDecision {
-    /// A recorded result. The node ends with it.
+    /// The node ends with a recorded result.
     Reused(ReusedResult),
-    /// Nothing, for this reason: the node is executed.
+    /// The node is executed, for this reason.
     Recomputed(Reason),
-    /// A person's artifact. The node ends with it.
+    /// The node ends with a person's artifact.
     Edited {
         /// The artifact.
         output: Output,
@@ -78,25 +78,40 @@ pub enum ReuseDecision {
 /// A recorded result that a node ends with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReusedResult {
-    /// Why it may stand in.
+    /// Reason why the recorded result may stand in.
     pub basis: ReuseBasis,
-    /// The record.
+    /// Position of the record.
     pub from: RecordPlace,
     /// The result.
     pub output: Output,
-    /// A model answered, which may answer otherwise when asked again.
+    /// A model produced the result; another call might produce another one.
     pub sampled: bool,
 }
 
-/// Why a recorded result may stand in.
+/// Reason why a recorded result may stand in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReuseBasis {
-    /// It is the result of equal work.
+    /// Equal work produced the result.
     Same,
-    /// It is the result that the node had the last time, because what these executed ancestors changed came out equal on the way.
+    /// Early cutoff: the listed executed ancestors changed, but the changes came out equal on the way, so the node's last
+    /// result stands.
     CutOff(Vec<NodeId>),
-    /// The contract is another one, and holds.
+    /// The contract changed, and the result satisfies the new one.
     Revalidated,
+}
+
+impl ReuseBasis {
+    /// The basis of a reuse. `same_as_last`: the work is that of the node's last result; `beyond`: the nearest executed ancestors, which
+    /// came out equal then.
+    pub fn new(reuse: Reuse, same_as_last: bool, beyond: &Frontier) -> ReuseBasis {
+        match reuse {
+            Reuse::Revalidated => ReuseBasis::Revalidated,
+            Reuse::Known if same_as_last && !beyond.is_empty() => {
+                ReuseBasis::CutOff(beyond.iter().cloned().collect())
+            }
+            Reuse::Known => ReuseBasis::Same,
+        }
+    }
 }
 
 /// Record of [`Event::ArtifactEdited`](super::Event::ArtifactEdited).
@@ -108,9 +123,10 @@ pub struct ArtifactEdited {
     pub output: Output,
     /// The person.
     pub author: String,
-    /// Identity of the work whose result was edited, if it is known.
+    /// Identity of the work whose result the person edited; `None` if unknown.
     pub base: Option<Digest>,
-    /// What becomes of the edit once the inputs of the node change. A run cannot ask in the middle: it keeps the edit then.
+    /// Policy for the edit once the inputs of the node change. [`StalePolicy::Ask`] keeps the edit, because a run cannot
+    /// ask in the middle.
     pub stale: StalePolicy,
 }
 
@@ -123,9 +139,9 @@ pub struct ResultRecorded {
     pub attempt: u32,
     /// Identity of the work.
     pub reuse: Digest,
-    /// What the work was done with; see [`Manifest::abridged`].
+    /// Manifest of the work; see [`Manifest::abridged`].
     pub manifest: Manifest,
-    /// Canonical text of the contract that the result passed.
+    /// Canonical text of the contract that the result satisfied.
     pub contract: Json,
     /// The result.
     pub output: Output,

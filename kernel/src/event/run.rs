@@ -90,11 +90,11 @@ pub enum ChangeCause {
     Replan,
     /// The mode of a goal run, which wants a node of this role.
     Mode(Role),
-    /// The list of this node is known: one child per element.
+    /// The list of this node was expanded: one child per element.
     Expand(NodeId),
-    /// The run failed, and its policy is to undo.
+    /// The run failed, and its policy asks for an undo.
     UndoPolicy,
-    /// An operator undoes the run.
+    /// An operator asked to undo the run.
     UndoOperator,
 }
 
@@ -128,9 +128,9 @@ pub enum PlanRefusal {
     Replan,
     /// The plan's contract does not hold.
     Contract,
-    /// An undo of a run that goes on.
+    /// Undo of a run that is still active.
     UndoLive,
-    /// An undo of a run with nothing left to undo.
+    /// Undo of a run without any effect left to undo.
     UndoNothing,
 }
 

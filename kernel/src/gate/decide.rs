@@ -219,7 +219,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// Digest of parameters under a seal. The canonical form writes 1.0 like 1; a seal tells them apart.
+/// Digest of sealed parameters. Canonical JSON writes 1.0 like 1; the seal distinguishes them.
 fn sealed_digest(params: &Object) -> Result<Digest, Denial> {
     let digest = params.digest().map_err(|error| Denial::new(DenialCode::ParamSchema, error))?;
     if has_whole_double(params.as_value()) {
@@ -495,8 +495,8 @@ fn taint(call: &Call<'_>, tool: &GatedTool, params: &Object, policy: &GatePolicy
     taint_of(tool, params.keys().map(String::as_str), &filled, call.provenance, policy)
 }
 
-/// The taint of the sensitive parameters among `names`: an untrusted value comes before an untrusted author. `filled` tells the
-/// parameters that hold the tool's default.
+/// Taint of the sensitive parameters among `names`. An untrusted value takes precedence over an untrusted author. `filled`
+/// names the parameters that hold the tool's default.
 pub fn taint_of<'a>(
     tool: &GatedTool,
     names: impl Iterator<Item = &'a str> + Clone,

@@ -74,7 +74,7 @@ impl Permit {
         self.measured
     }
 
-    /// The sensitive parameters for which the call was held until it was cleared.
+    /// Sensitive parameters for which the call was held until the call was cleared.
     pub fn tainted(&self) -> &[String] {
         self.hold.as_ref().map_or(&[], |hold| &hold.params)
     }

@@ -37,7 +37,7 @@ pub struct GateRules {
     pub param_policies: Vec<ParamPolicy>,
     /// Limits on all calls of a run together.
     pub budgets: Vec<Budget>,
-    /// Where the clearance authority is asked; read when a system starts.
+    /// Address of the clearance authority; read at start only.
     pub clearance_url: Option<String>,
     /// Calls that need a clearance.
     pub clearance_routes: Vec<ClearanceRoute>,

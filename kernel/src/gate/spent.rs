@@ -38,7 +38,8 @@ impl Spent {
         self.charge_amounts(number, tool, &amounts(params));
     }
 
-    /// Charges a call with these numbers among its parameters. A call that is charged again was lost before it reached its tool.
+    /// Charges a call with its numeric parameters. A second charge under the same `number` replaces the first, because the
+    /// first call was lost before reaching its tool.
     pub fn charge_amounts(&mut self, number: u64, tool: &str, amounts: &[(String, f64)]) {
         self.refund(number, tool);
         let spent = self.tools.entry(tool.to_owned()).or_default();

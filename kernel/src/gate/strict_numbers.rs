@@ -1,10 +1,10 @@
-//! Numbers as the gate tells them apart: 1 is an integer, 1.0 and 1e0 are not, and neither equals the other.
+//! Strict typing of numbers: 1 is an integer; 1.0 and 1e0 are not, and neither equals 1.
 //!
-//! JSON Schema takes 1.0 for an integer, and a tool may not.
+//! JSON Schema accepts 1.0 as an integer, and a tool might not.
 
 use serde_json::Value;
 
-/// True if a value holds a double without a fraction, which JSON Schema confuses with an integer.
+/// True if a value holds a double without a fraction, which JSON Schema accepts as an integer.
 pub(super) fn has_whole_double(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_f64() && number.as_f64().is_some_and(|it| it.fract() == 0.0),
@@ -14,8 +14,8 @@ pub(super) fn has_whole_double(value: &Value) -> bool {
     }
 }
 
-/// True if a value that a schema accepts also has its integers and its listed values exactly. Looks at `type`, `enum`, `const`,
-/// `properties`, `items` and `anyOf`; other keywords accept what they accepted.
+/// True if a schema-valid value also passes strict typing of integers and listed values. Covers `type`, `enum`, `const`,
+/// `properties`, `items` and `anyOf`; other keywords keep their verdict.
 pub(super) fn fits(schema: &Value, value: &Value) -> bool {
     let Some(words) = schema.as_object() else { return true };
     let named = |name: &str| match words.get("type") {
@@ -50,7 +50,7 @@ pub(super) fn fits(schema: &Value, value: &Value) -> bool {
     }
 }
 
-/// True if the type of a value is one that the schema names.
+/// True if the schema names the type of the value.
 fn may_be(schema: &Value, value: &Value) -> bool {
     let is = |name: &Value| match name.as_str() {
         Some("null") => value.is_null(),

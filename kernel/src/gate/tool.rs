@@ -19,7 +19,7 @@ use crate::lineage::{self, ExecutableSpec};
 use crate::plan::{Effect, Idempotency};
 use crate::port::{Tool, ToolSpec};
 
-/// Parameter of the tool that starts programs.
+/// Parameter of the process tool with the argument list.
 const ARGV: &str = "argv";
 
 /// A tool with its compiled schema. Built once per tool and shared by all calls.
@@ -94,8 +94,8 @@ impl GatedTool {
         })
     }
 
-    /// Adds the sensitive parameters that follow from schema and class: URLs; of tools that act, paths and the arguments of
-    /// programs; of tools that read strangers, every text, because a request sends its words away even if it changes nothing.
+    /// Adds the sensitive parameters that follow from schema and class: URLs; for acting tools, paths and program
+    /// arguments; for tools that read strangers, every text, because even a read-only request sends its text away.
     #[must_use]
     pub fn with_reach(mut self) -> GatedTool {
         let acts = self.class(&Map::new()).effect.acts();

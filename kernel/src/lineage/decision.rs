@@ -1,4 +1,4 @@
-//! What became of a node in a revision, and why.
+//! Decision about a node in a revision, with its reason.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,11 +11,11 @@ use crate::id::{Digest, NodeId, RunId};
 /// The decision about a node. `Display` gives the explanation in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision<R = RunId> {
-    /// This predecessor failed, was denied or is blocked itself.
+    /// The named predecessor failed, was denied or is blocked.
     Blocked(NodeId),
-    /// This predecessor waits for a person.
+    /// The named predecessor waits for a person.
     Waiting(NodeId),
-    /// The reference of this name leads nowhere.
+    /// The named reference does not resolve.
     ParamMissing(String),
     /// The output broke the contract.
     ContractFailed,
@@ -34,17 +34,17 @@ pub enum Decision<R = RunId> {
     Reused {
         /// `r` of the work.
         reuse: Digest,
-        /// The run that executed it.
+        /// Run that executed the work.
         from: R,
     },
-    /// A recorded result was bound after its contract changed.
+    /// A recorded result was bound after a change of its contract.
     Revalidated {
         /// `r` of the work.
         reuse: Digest,
-        /// The run that executed it.
+        /// Run that executed the work.
         from: R,
     },
-    /// The result stands, because what changed above came out equal on the way.
+    /// Early cutoff: the last result stands, because the changes above came out equal on the way.
     CutOff(Frontier),
     /// The node was executed.
     Recomputed(Reason),
@@ -67,7 +67,7 @@ impl<R> Decision<R> {
         }
     }
 
-    /// The decision on nodes that build on this one; `None`: they may be decided.
+    /// Decision that this decision imposes on dependent nodes; `None` if they may be decided.
     pub fn below(&self, node: &NodeId) -> Option<Decision<R>> {
         match self {
             Decision::Blocked(_)
@@ -106,8 +106,8 @@ impl<R: fmt::Display> fmt::Display for Decision<R> {
     }
 }
 
-/// The decision on a node from those on its direct predecessors, in ascending id; `None`: the node may be decided. Failures count
-/// before questions.
+/// Decision that the direct predecessors, in ascending id, impose on a node; `None` if the node may be decided. Failures
+/// take precedence over questions.
 pub fn held_by<'a, R: 'a>(above: impl Iterator<Item = (&'a NodeId, &'a Decision<R>)>) -> Option<Decision<R>> {
     let mut waiting = None;
     for (node, decision) in above {
@@ -120,11 +120,11 @@ pub fn held_by<'a, R: 'a>(above: impl Iterator<Item = (&'a NodeId, &'a Decision<
     waiting
 }
 
-/// Executed ancestors of a node that are nearest to it: upward through nodes that were not executed.
+/// Nearest executed ancestors of a node: the first executed node on every upward path.
 pub type Frontier = Arc<BTreeSet<NodeId>>;
 
-/// The frontier below these predecessors: an executed one itself, the frontier of any other. Shared where it is the same set, so a chain
-/// of reused nodes costs nothing.
+/// The frontier below these predecessors: an executed predecessor itself, the frontier of any other. Equal sets are shared,
+/// so a chain of reused nodes costs nothing.
 pub fn frontier<'a>(above: impl Iterator<Item = (&'a NodeId, bool, &'a Frontier)>) -> Frontier {
     let mut whole: Option<Frontier> = None;
     for (node, executed, beyond) in above {

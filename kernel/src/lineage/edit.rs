@@ -1,4 +1,4 @@
-//! Artifacts that people put in the place of results.
+//! Overrides: a person's artifact in place of a node's result.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Digest;
 
-/// What becomes of an edit when the inputs of the edited node change.
+/// Policy for an edit when the inputs of the edited node change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StalePolicy {
@@ -22,7 +22,7 @@ pub enum StalePolicy {
 /// Digests of the values that a node received, by parameter.
 pub type Received = BTreeMap<String, Digest>;
 
-/// An edited artifact, pinned to its node. It belongs to the plan, outlives runs and makes no record.
+/// An edited artifact, pinned to a node. An edit belongs to the plan, outlives runs and creates no record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Override {
     /// Digest of the artifact.
@@ -31,13 +31,13 @@ pub struct Override {
     pub author: String,
     /// `r` of the node when the artifact was edited or last confirmed.
     pub base: Digest,
-    /// What the node had received then.
+    /// Values that the node had received at the time of the edit.
     pub received: Received,
-    /// What happens when `r` changes.
+    /// Policy for a changed `r`.
     pub stale: StalePolicy,
 }
 
-/// What an override means for a node with this `r`.
+/// Effect of an override on a node whose identity is this `r`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OverrideState {
     /// The edit counts.
@@ -51,15 +51,21 @@ pub enum OverrideState {
     Dropped,
 }
 
-impl Override {
-    /// State for a node whose identity is `reuse` now.
-    pub fn state(&self, reuse: Digest) -> OverrideState {
-        let stale = self.base != reuse;
-        match self.stale {
+impl StalePolicy {
+    /// Effect of an edit on its node. `stale`: the inputs changed since the edit.
+    pub fn state(self, stale: bool) -> OverrideState {
+        match self {
             StalePolicy::Ask if stale => OverrideState::Asked,
             StalePolicy::Recompute if stale => OverrideState::Dropped,
             StalePolicy::Ask | StalePolicy::Keep | StalePolicy::Recompute => OverrideState::Pinned { stale },
         }
+    }
+}
+
+impl Override {
+    /// State of the override for a node whose current identity is `reuse`.
+    pub fn state(&self, reuse: Digest) -> OverrideState {
+        self.stale.state(self.base != reuse)
     }
 }
 
@@ -69,10 +75,10 @@ pub enum EditRefusal {
     /// The node has published nothing.
     #[error("no_artifact")]
     NoArtifact,
-    /// The artifact is not the one that the author saw.
+    /// The current artifact is not the artifact that the author saw.
     #[error("old_mismatch")]
     OldMismatch,
-    /// The node acted on the world: what happened cannot be edited.
+    /// The node acted on the world, and an effect cannot be edited.
     #[error("effectful")]
     Effectful,
     /// The new content breaks the node's contract.
@@ -80,7 +86,7 @@ pub enum EditRefusal {
     ContractFailed,
 }
 
-/// Facts about a node that someone edits.
+/// Facts about the node of an edit.
 #[derive(Debug, Clone, Copy)]
 pub struct Edited {
     /// Digest of the published artifact, if any.
@@ -91,11 +97,11 @@ pub struct Edited {
     pub satisfies: bool,
 }
 
-/// Checks an edit. `seen` is the digest that the author started from; `None`: whatever is current.
+/// Checks an edit. `seen` is the digest that the author started from; `None` accepts the current artifact.
 ///
 /// # Errors
 ///
-/// The first reason to refuse it, in the order of [`EditRefusal`].
+/// The first reason for refusal, in the order of [`EditRefusal`].
 pub fn check_edit(node: Edited, seen: Option<Digest>) -> Result<(), EditRefusal> {
     let current = node.current.ok_or(EditRefusal::NoArtifact)?;
     if seen.is_some_and(|seen| seen != current) {

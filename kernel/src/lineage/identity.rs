@@ -62,7 +62,8 @@ pub struct ExecutableSpec<'a> {
     pub prompt: Option<Digest>,
     /// Media type of the output.
     pub media: Option<&'a str>,
-    /// Freshness token: a new value forces a new execution, a value used before finds its record. 0 is like none.
+    /// Freshness token: a new value forces a new execution, and a repeated value finds the earlier record. 0 counts as no
+    /// token.
     pub fresh: Option<&'a Value>,
 }
 
@@ -175,7 +176,7 @@ pub enum Edge<'a> {
 /// Provenance of a result, `k`: a Merkle hash over the result's `r` and the `k` of each ancestor with its edge. For audits;
 /// reuse ignores it.
 ///
-/// The `k` of a result that a person replaced is [`overridden`].
+/// For a result that a person replaced, `k` is [`overridden`].
 pub fn lineage(reuse: Digest, edges: &[(Edge<'_>, Digest)]) -> Digest {
     let mut edges: Vec<(String, Digest)> = edges
         .iter()
@@ -194,17 +195,17 @@ pub fn lineage(reuse: Digest, edges: &[(Edge<'_>, Digest)]) -> Digest {
     hash("aos/lineage/1", &parts)
 }
 
-/// Provenance of an artifact that a person put in the place of a result: over the `k` that the result would have.
+/// Provenance of a person's artifact in place of a result, derived from the `k` of that result.
 pub fn overridden(k: Digest, artifact: Digest, author: &str) -> Digest {
     hash("aos/override/1", &[&k.0, &artifact.0, author.as_bytes()])
 }
 
-/// Key under which the newest record of work is found. Clients share no records, so the client is part of it.
+/// Key of the newest record of the work. The client is part of the key, because clients share no records.
 pub fn record_key(client: &ClientId, reuse: Digest) -> Digest {
     hash("aos/record/1", &[client.as_str().as_bytes(), &reuse.0])
 }
 
-/// Key under which the record last bound to a node of a plan is found.
+/// Key of the record last bound to a node of a plan.
 pub fn last_record_key(client: &ClientId, plan: &str, node: &NodeId) -> Digest {
     hash("aos/last-record/1", &[client.as_str().as_bytes(), plan.as_bytes(), node.as_str().as_bytes()])
 }
@@ -225,7 +226,7 @@ pub fn idempotency_key(run: RunId, node: &NodeId, generation: u64, patch_count: 
     idempotency_key_of(run.0.hyphenated().encode_lower(&mut text), node, generation, patch_count)
 }
 
-/// Same as [`idempotency_key`] for a run whose id is any text, as simulations have.
+/// Equal to [`idempotency_key`], for run ids of any text, as in simulations.
 pub fn idempotency_key_of(run: &str, node: &NodeId, generation: u64, patch_count: u64) -> Digest {
     let (generation, patch_count) = (generation.to_le_bytes(), patch_count.to_le_bytes());
     hash("aos/idem/1", &[run.as_bytes(), node.as_str().as_bytes(), &generation, &patch_count])

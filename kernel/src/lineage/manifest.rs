@@ -1,5 +1,5 @@
-//! The identity manifest of work: the two documents behind its `r`, and which predecessor holds which receipt. It is kept beside
-//! the record of a result, so that a later difference needs no log.
+//! The identity manifest of work: the two documents that hash to `r`, and the receipt of each predecessor. The manifest is
+//! stored beside the record of a result, so a later comparison needs no log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use super::identity::{self, ExecutableSpec, Inputs};
 use crate::id::{Digest, NodeId};
 use crate::json::{Json, JsonError, Object, canonical, canonical_map, utf16_order};
 
-/// Longest canonical text of a parameter that an abridged manifest keeps.
+/// Longest canonical text of a parameter in an abridged manifest, in bytes.
 const PARAM_BYTES_KEPT: usize = 80;
 
 /// Longest text of the executable that a difference shows.
 const SHOWN_BYTES_MAX: usize = 32;
 
-/// What a node is about to work with.
+/// Inputs of the work of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Material<'a> {
     /// The executable.
@@ -73,8 +73,8 @@ impl Manifest {
         Manifest { sigma, inputs, receipts }
     }
 
-    /// The manifest with long parameters replaced by their digests. Differences to another abridged manifest are the same; its `r` is
-    /// of no use.
+    /// The manifest with long parameters replaced by their digests. Comparing abridged manifests finds the same
+    /// differences; the `r` of an abridged manifest is meaningless.
     pub fn abridged(&self) -> Manifest {
         let mut inputs = object(&self.inputs);
         if let Some(Value::Object(params)) = inputs.get_mut("params") {
@@ -156,7 +156,8 @@ impl Manifest {
         }
     }
 
-    /// The smallest node that holds a receipt added, or counted more often; else the smallest that held one gone, or counted less.
+    /// The smallest node whose receipt was added or counted more often; otherwise the smallest whose receipt was removed or
+    /// counted less often.
     fn changed_effect(&self, before: &Manifest) -> Option<NodeId> {
         let (old, new) = (counts(&before.receipts), counts(&self.receipts));
         let count = |of: &BTreeMap<Digest, u64>, receipt: &Digest| of.get(receipt).copied().unwrap_or(0);
@@ -190,22 +191,22 @@ fn first_unequal(old: &Map<String, Value>, new: &Map<String, Value>) -> Option<S
     unequal.first().map(|&key| key.clone())
 }
 
-/// What first differs between two manifests of a node. `Display` gives the code that explanations and cases use, [`Difference::in_words`]
-/// the words for people.
+/// First difference between two manifests of a node. `Display` prints the code for explanations and cases,
+/// [`Difference::in_words`] the words for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Difference {
-    /// This field of the executable.
+    /// A field of the executable differs.
     Executable {
         /// The field.
         field: String,
-        /// Its text before, if it is a short one.
+        /// Previous text, if short.
         old: Option<String>,
-        /// Its text now, if it is a short one.
+        /// Current text, if short.
         new: Option<String>,
     },
-    /// This literal parameter.
+    /// A literal parameter differs.
     Param(String),
-    /// The value behind this reference; `None` where the reference is absent.
+    /// The value behind a reference differs; `None` where the reference is absent.
     Ref {
         /// The parameter.
         name: String,
@@ -214,9 +215,9 @@ pub enum Difference {
         /// The value now.
         new: Option<Digest>,
     },
-    /// What this predecessor did to the world.
+    /// A predecessor's effect on the world differs.
     Effect(NodeId),
-    /// The world that a read saw.
+    /// The world state seen by a read differs.
     World,
 }
 

@@ -1,7 +1,7 @@
-//! Identity and provenance of results, and whether a recorded result may be reused.
+//! Identity and provenance of results, and the rules of reuse.
 //!
-//! [`Manifest`] says what a node works with; its `r` finds the [`Record`] of earlier equal work, which [`judge`] tests. [`Override`] is a
-//! person's artifact in the place of a result, [`Decision`] the explanation.
+//! The `r` of a [`Manifest`] finds the [`Record`] of earlier equal work, and [`judge`] tests the record. [`Override`] is a
+//! person's artifact in place of a result, [`Decision`] the explanation.
 
 mod decision;
 mod edit;

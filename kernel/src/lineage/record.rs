@@ -1,4 +1,4 @@
-//! Records of results, and what may withdraw them.
+//! Records of results, and withdrawals of records.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::json::{Json, JsonError, canonical};
 pub struct Record<R = RunId> {
     /// Digest of the artifact.
     pub artifact: Digest,
-    /// The run that executed the work.
+    /// Run that executed the work.
     pub run: R,
     /// Proof of the effect; fixed when the record is written.
     pub receipt: Digest,
     /// Document of the executable, for retractions.
     pub sigma: Json,
-    /// Canonical text of every contract that the result passed.
+    /// Canonical text of every contract that the result satisfied.
     pub contracts: BTreeSet<Json>,
 }
 
@@ -27,8 +27,8 @@ pub struct Record<R = RunId> {
 pub struct Retractions(Vec<Map<String, Value>>);
 
 impl Retractions {
-    /// Withdraws every record whose executable has all these fields with these values, as its document spells them. No field at all
-    /// matches everything.
+    /// Withdraws every record whose executable has all the listed fields with the listed values, as the document spells
+    /// them. An empty list matches every record.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Retractions {
         Ok(())
     }
 
-    /// Whether work of this executable is withdrawn.
+    /// True if the work of this executable is withdrawn.
     pub fn covers(&self, sigma: &Json) -> bool {
         if self.0.is_empty() {
             return false;

@@ -7,21 +7,21 @@ use super::record::Record;
 use crate::json::Json;
 use crate::plan::{Effect, Idempotency};
 
-/// What a node declares about repeating its work.
+/// A node's declarations about repeating its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repetition {
     /// Effect of the node.
     pub effect: Effect,
     /// Reaction to a lost result.
     pub idem: Idempotency,
-    /// The plan says that the result of this natural write may stand in for another one.
+    /// The plan allows the result of this natural write to stand in for another write.
     pub reusable: bool,
-    /// A read knows the state of the world that it saw.
+    /// The read names the world state that it saw.
     pub has_world: bool,
 }
 
 impl Repetition {
-    /// Whether any run may be served a result of this work.
+    /// True if a run may be served a result of this work.
     pub fn allows_reuse(self) -> bool {
         match self.effect {
             Effect::None => true,
@@ -32,29 +32,29 @@ impl Repetition {
     }
 }
 
-/// What has to be looked up about a record. Asked in the order of the methods, and only as far as needed.
+/// Look-ups about a record. Reuse calls the methods in their order, and stops at the first failure.
 pub trait Evidence {
-    /// Whether the record is withdrawn.
+    /// True if the record is withdrawn.
     fn is_retracted(&self) -> bool;
-    /// Whether the stored bytes give the digest of the artifact.
+    /// True if the stored bytes match the digest of the artifact.
     fn verifies(&self) -> bool;
-    /// Whether the stored artifact satisfies the current contract.
+    /// True if the stored artifact satisfies the current contract.
     fn satisfies(&self) -> bool;
 }
 
-/// A record that may be used.
+/// Verdict on a usable record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
-    /// The result passed this contract before.
+    /// The result satisfied this contract before.
     Known,
     /// The contract is new to the record, and holds.
     Revalidated,
 }
 
-/// Why work is executed. `Display` gives the code that explanations and cases use.
+/// Reason for an execution. `Display` prints the code for explanations and cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
-    /// Results of this work stand in for nothing.
+    /// Results of this work never stand in for others.
     NotReusable,
     /// The record is withdrawn.
     Retracted,
@@ -64,7 +64,7 @@ pub enum Reason {
     ContractFailed,
     /// No record, and nothing to compare with.
     NoRecord,
-    /// No record: this differs from the last time.
+    /// No record exists; first difference to the last execution.
     Changed(Difference),
 }
 
@@ -104,7 +104,7 @@ impl std::fmt::Display for Reason {
 ///
 /// # Errors
 ///
-/// The first reason against it.
+/// The first reason against reuse.
 pub fn judge<R>(
     record: &Record<R>,
     repetition: Repetition,

@@ -52,7 +52,7 @@ pub enum AdviceCode {
     W08,
     /// Retries of a program that may not be repeated.
     W09,
-    /// A check of code that looks where no result has anything.
+    /// A code check at a path that no result has.
     W10,
 }
 
@@ -218,7 +218,7 @@ fn without_edges(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -
     node
 }
 
-/// W10: checks of code at paths that the result schemas rule out. Every result fails them.
+/// W10: code checks at paths that the result schemas rule out. Every result fails such a check.
 fn vain_checks<'a>(
     node: &'a Node,
     results: &'a ResultSchemas<'_>,
@@ -228,7 +228,7 @@ fn vain_checks<'a>(
     rules.filter_map(move |(at, rule)| {
         let spec = rule.spec.as_deref()?;
         let (path, check) = (spec["path"].as_str().unwrap_or_default(), spec["check"].as_str()?);
-        // What has items has a first one.
+        // A list that satisfies `min_items` has a first item.
         let item = (check == "min_items").then_some("0");
         let steps = path.split('.').filter(|step| !step.is_empty()).chain(item);
         let missing = results.unreachable_path(node, steps)?;

@@ -201,7 +201,7 @@ impl<'a> Merge<'a> {
         self.new.nodes.push(node);
     }
 
-    /// Validates the merged plan, and makes the next version of it.
+    /// Validates the merged plan and builds its next version.
     pub(super) fn finish(mut self, cancel: Vec<NodeId>) -> Result<MergedPlan, Vec<Diagnostic>> {
         self.new.nodes.sort_by(|a, b| a.id.cmp(&b.id)); // stable: what is added comes after what it repeats
         self.judge();

@@ -187,13 +187,13 @@ codes! {
     V26,
     /// A malformed guard.
     V27,
-    /// A malformed `for_each`, or one where it cannot be; a written collector.
+    /// A malformed or misplaced `for_each`; a collector in a written plan.
     V28,
     /// A wait without a deadline or with an effect, an approval or a tool; a deadline elsewhere.
     V29,
     /// A malformed `undo`, or one where nothing can be undone.
     V30,
-    /// An id that only the engine gives.
+    /// An id reserved for the engine.
     V31,
     /// An unknown `on_failure`.
     V32,

@@ -102,7 +102,8 @@ pub struct NodeDraft {
     pub human_timeout: Option<HumanDuration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Box<NodeFields>>,
-    /// A guard, or a list of guards. Read later, so that what is malformed is a V27 beside other diagnostics; so are the next ones.
+    /// A guard, or a list of guards. Parsed during validation, so a malformed guard is reported as V27 together with other
+    /// diagnostics; the same holds for the next fields.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub when: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -206,7 +207,7 @@ pub struct NodeFields {
 }
 
 impl NodeFields {
-    /// The fields that are kept as written.
+    /// Fields that are stored unparsed.
     pub(super) fn values(&self) -> impl Iterator<Item = &Value> {
         [&self.when, &self.for_each, &self.undo].into_iter().flatten()
     }

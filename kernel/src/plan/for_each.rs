@@ -11,25 +11,25 @@ use super::{
 };
 use crate::id::NodeId;
 
-/// The list of a node that becomes one child per element.
+/// Source list of a node that expands to one child per element.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForEach {
-    /// The node with the list in its result.
+    /// Node whose result holds the list.
     pub from: NodeId,
     /// Dot path of the list.
     pub path: Option<String>,
-    /// The parameter of a child that holds its element.
+    /// Parameter of a child with its element.
     #[serde(rename = "as")]
     pub parameter: String,
     /// Most elements; a longer list fails the node.
     pub max: u64,
-    /// What the collector needs of its children.
+    /// Join rule of the collector.
     #[serde(default)]
     pub on_child: OnChild,
 }
 
-/// What a collector needs of its children.
+/// Join rule of a collector over its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChild {
@@ -47,7 +47,7 @@ impl ForEach {
     }
 }
 
-/// Reads the `for_each` of a node as written. What is malformed is a V28; `None` without a source.
+/// Parses the `for_each` of a node. Malformed input is a V28; `None` without a source.
 pub(super) fn read(
     node: &NodeId,
     written: &Value,
@@ -117,7 +117,7 @@ fn whole(number: &Value) -> Option<u64> {
     number.as_u64().or_else(|| exact(number.as_f64()?))
 }
 
-/// The next version of a plan, in which the node at `at` is expanded to `count` children.
+/// Builds the next version of a plan: the node at `at` is expanded to `count` children.
 ///
 /// # Errors
 ///
@@ -132,7 +132,7 @@ pub fn expand(
 ) -> Result<MergedPlan, Vec<Diagnostic>> {
     let node = &plan.nodes[at];
     let Some(for_each) = &node.for_each else { return Err(Vec::new()) };
-    // A list far beyond the limit of nodes is refused before a node is made of it.
+    // A list far beyond the node limit is refused before allocating any node.
     let room = (plan.policy.max_nodes as usize + 1).saturating_sub(plan.nodes.len());
     let items: Vec<NodeId> = (0..count.min(room) as u64).map(|k| ForEach::child(&node.id, k)).collect();
     let mut merge = Merge::new(plan, progress, settings);

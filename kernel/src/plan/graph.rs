@@ -40,6 +40,24 @@ impl Graph {
     pub fn position(&self, id: &NodeId) -> Option<usize> {
         self.names.find(id)
     }
+
+    /// Indices of the direct and transitive dependents of `start`, ascending, without `start`.
+    pub fn below(&self, start: usize) -> Vec<usize> {
+        self.reached_from(start, |_| true)
+    }
+
+    /// Same as [`below`](Graph::below), restricted to nodes that satisfy `passes`.
+    pub(crate) fn reached_from(&self, start: usize, passes: impl Fn(usize) -> bool) -> Vec<usize> {
+        let (mut seen, mut open) = (vec![false; self.consumers.len()], vec![start]);
+        while let Some(at) = open.pop() {
+            for &(consumer, _) in &self.consumers[at] {
+                if passes(consumer) && !std::mem::replace(&mut seen[consumer], true) {
+                    open.push(consumer);
+                }
+            }
+        }
+        (0..seen.len()).filter(|&at| seen[at] && at != start).collect()
+    }
 }
 
 /// Values computed from a plan on first use and shared by all runs of the plan. A clone starts empty, because

@@ -11,7 +11,7 @@ use super::pointer::Pointer;
 use crate::id::NodeId;
 use crate::template::project;
 
-/// A condition over the result of an earlier node: the `when` of a node holds if all its guards do.
+/// A condition on the result of an earlier node. The `when` of a node holds if all of its guards hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guard {
@@ -71,8 +71,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The reason why it cannot be judged: the path leads nowhere, or the value has another type. A false instead would turn a
-    /// misspelt path into work silently left out.
+    /// The guard cannot be judged: the path is absent, or the value has another type. Treating such a guard as false would
+    /// silently skip work over a misspelt path.
     ///
     /// ```
     /// use ostler_kernel::plan::Guard;
@@ -165,8 +165,8 @@ fn equal(a: &Value, b: &Value) -> bool {
 /// Guards in a `when`.
 pub const GUARDS_MAX: usize = 64;
 
-/// Reads the `when` of a node as written: a guard, or a list of guards. What is malformed is a V27; a guard with a source is kept
-/// all the same, so that its source and its path are judged too.
+/// Parses the `when` of a node: a guard, or a list of guards. Malformed input is a V27; a guard with a source is kept, so
+/// its source and path are checked too.
 pub(super) fn read(
     node: &NodeId,
     written: &Value,

@@ -189,21 +189,21 @@ pub struct Node {
     /// Guards; all must hold, or the node is skipped.
     #[serde(default, skip_serializing_if = "is_default")]
     pub when: Vec<Guard>,
-    /// The list of a node that becomes one child per element.
+    /// Source list of a node that expands to one child per element.
     #[serde(default, skip_serializing_if = "is_default")]
     pub for_each: Option<Box<ForEach>>,
     /// Longest wait for an answer from outside, in ticks, for nodes of kind wait.
     #[serde(default, skip_serializing_if = "is_default")]
     pub deadline: Option<Ticks>,
-    /// The action that undoes the node's effect.
+    /// Action that undoes the node's effect.
     #[serde(default, skip_serializing_if = "is_default")]
     pub undo: Option<Box<Undo>>,
-    /// Origin of a node that the engine made; `None` for a node that was written.
+    /// Origin of an engine-made node; `None` for a node of the written plan.
     #[serde(default, skip_serializing_if = "is_default")]
     pub made: Option<Box<Made>>,
 }
 
-/// Origin of a node that the engine made.
+/// Origin of an engine-made node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Made {
@@ -216,7 +216,7 @@ pub enum Made {
     },
     /// The collector of children.
     Collector {
-        /// The nodes whose results it collects, in the order of the list.
+        /// Collected nodes, in the order of the list.
         items: Vec<NodeId>,
         /// Most children by the plan: their names stay reserved.
         max: u64,
@@ -285,7 +285,7 @@ impl Node {
         }
     }
 
-    /// The parameter that holds the element: of a node that expands, and of its children.
+    /// Name of the parameter with the element: of an expanding node, and of its children.
     pub fn element(&self) -> Option<&str> {
         match (self.made.as_deref(), &self.for_each) {
             (Some(Made::Child { element, .. }), _) => Some(element),
@@ -294,12 +294,12 @@ impl Node {
         }
     }
 
-    /// The name under which the prompt of a model reads the element. An element that is the prompt itself has none.
+    /// Name under which the prompt of a model node reads the element; `None` if the element is the prompt itself.
     pub fn element_in_prompt(&self) -> Option<&str> {
         self.element().filter(|name| self.kind == Kind::Model && !["prompt", "messages"].contains(name))
     }
 
-    /// Names of the parameters that come from results.
+    /// Names of the parameters taken from results.
     pub(super) fn referred(&self) -> impl Iterator<Item = &str> {
         let list = self.for_each.iter().map(|list| list.parameter.as_str());
         let prompted = self.element_in_prompt();
@@ -314,7 +314,7 @@ impl Node {
         }
     }
 
-    /// The nodes whose results a collector collects, in the order of the list.
+    /// Nodes collected by a collector, in the order of the list.
     pub fn items(&self) -> Option<&[NodeId]> {
         match self.made.as_deref() {
             Some(Made::Collector { items, .. }) => Some(items),
@@ -565,7 +565,7 @@ pub enum InDoubt {
     Fail,
 }
 
-/// What follows when a run fails.
+/// Reaction to a failed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
@@ -576,7 +576,7 @@ pub enum OnFailure {
     Undo,
 }
 
-/// Early answers that a wait keeps, if the policy does not say.
+/// Default number of early answers that a wait keeps.
 pub const KEPT_ANSWERS_MAX: u32 = 16;
 
 fn kept_answers_max() -> u32 {
@@ -621,10 +621,10 @@ pub struct Policy {
     /// Limits of the calls of models of a run that no other run opened.
     #[serde(default, skip_serializing_if = "is_default")]
     pub calls: CallLimits,
-    /// What follows when the run fails.
+    /// Reaction to a failed run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
-    /// Early answers that a wait keeps.
+    /// Number of early answers that a wait keeps.
     #[serde(default = "kept_answers_max", skip_serializing_if = "is_kept_answers_max")]
     pub max_kept: u32,
 }

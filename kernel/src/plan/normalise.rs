@@ -304,7 +304,7 @@ fn read_on_failure(said: &Value) -> Option<OnFailure> {
 }
 
 impl PolicyDraft {
-    /// The `on_failure` that counts, of these overrides and the plan's policy, if it is none.
+    /// The effective `on_failure` as written (the override's, otherwise the plan's), if its value is unknown.
     fn unknown_on_failure<'a>(&'a self, plan: &'a PolicyDraft) -> Option<&'a Value> {
         let said = self.on_failure.as_ref().or(plan.on_failure.as_ref());
         said.filter(|said| read_on_failure(said).is_none())

@@ -1,4 +1,4 @@
-//! Compensation: how the effect of a node is undone, and the nodes that do it.
+//! Compensation: the undo action of a node, and the nodes that perform it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::{
 use crate::id::{NodeId, Ticks};
 use crate::json::Object;
 
-/// The action that undoes the effect of a node.
+/// Action that undoes the effect of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Undo {
@@ -25,16 +25,16 @@ pub struct Undo {
     /// Literal parameters.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub params: Object,
-    /// Parameters from the node's own result (`$self`) or that of a node it depends on.
+    /// Parameters from the node's own result (`$self`) or from the result of a dependency.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub param_refs: BTreeMap<String, ParamRef>,
-    /// Permitted reaction to a lost result; `None`: that of the node.
+    /// Permitted reaction to a lost result; `None` inherits the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idem: Option<Idempotency>,
-    /// Timeout of an attempt, in ticks; `None`: that of the node.
+    /// Timeout of an attempt, in ticks; `None` inherits the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Ticks>,
-    /// Retries; `None`: those of the node.
+    /// Retries; `None` inherits the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<i64>,
     /// Rules for the result.
@@ -55,7 +55,7 @@ impl Undo {
     /// The source "the result of the node itself" in the references of an undo.
     pub const SELF: &'static str = "$self";
 
-    /// Longest id of a node with an undo, in bytes: the id of its undo node is longer.
+    /// Longest id of a node with an undo, in bytes. The id of the undo node adds a prefix.
     pub const ID_BYTES_MAX: usize = 59;
 }
 
@@ -83,7 +83,7 @@ struct UndoDraft {
     human_timeout: Option<HumanDuration>,
 }
 
-/// Reads the `undo` of a node as written. What is malformed is a V30.
+/// Parses the `undo` of a node. Malformed input is a V30.
 pub(super) fn read(
     node: &NodeId,
     written: &Value,
@@ -136,7 +136,7 @@ pub(super) fn read(
     }))
 }
 
-/// Id of the node that undoes `node` in a round.
+/// Id of the undo node of `node` in a round.
 fn undo_id(node: &NodeId, round: u32) -> NodeId {
     match round {
         1 => NodeId::new(format!("undo.{node}")),
@@ -144,14 +144,14 @@ fn undo_id(node: &NodeId, round: u32) -> NodeId {
     }
 }
 
-/// True for a name that only nodes of the engine's own undo may have.
+/// True for a name reserved for the engine's undo nodes.
 pub(super) fn is_undo_name(id: &str) -> bool {
     let rest = id.strip_prefix("undo").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     rest.and_then(|rest| rest.strip_prefix('.')).is_some_and(|node| !node.is_empty())
 }
 
-/// The version that undoes `nodes` of the plan, by index, in that order. `descendants`: per index, the nearest descendants among
-/// them. No rule and no limit refuses it.
+/// Builds the version that undoes `nodes`, given by index, in order. `descendants` maps an index to its nearest descendants
+/// among `nodes`. No rule and no limit refuses this version.
 pub(crate) fn undo_round(
     plan: &Plan,
     round: u32,

@@ -11,7 +11,8 @@ use crate::plan::Node;
 use crate::run::NodeState;
 use crate::text::{TOKEN_BYTES, beginning};
 
-/// Most tokens of one result that a model is shown in full. The result itself is kept whole, and steps take it by reference.
+/// Maximum number of tokens of one result shown to a model in full. The result itself is stored whole, and steps reference
+/// it.
 pub const SHOWN_TOKENS_MAX: u64 = 32 * 1_024;
 
 /// Tokens of a failure: its category and message.

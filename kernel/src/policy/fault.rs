@@ -79,7 +79,7 @@ pub struct Fault {
     pub code: FaultCode,
     /// The field, step, parameter or node; `*` for the answer as a whole.
     pub named: String,
-    /// What more there is to say, such as the name of an unknown tool; empty if nothing.
+    /// Further detail, such as the name of an unknown tool; empty if absent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }

@@ -51,7 +51,7 @@ pub struct Goal {
     out_of_budget: bool,
 }
 
-/// What stands before the note of a person who refused a plan.
+/// Heading of the note of a person who refused a plan.
 const REFUSED_BY_PERSON: &str = "a person read these steps and wants others: ";
 
 /// A version of the plan as [`Goal::apply_version`] needs it.
@@ -127,7 +127,8 @@ impl Goal {
         }
     }
 
-    /// Notes why a person refused the plan that an attempt of the opening node wrote: the next try is shown both.
+    /// Records a person's reason for refusing the plan of the opening node's last attempt. The next attempt sees the plan
+    /// and the reason.
     pub(crate) fn refuse_plan(&mut self, node: &NodeId, attempt: u32, plan: &Json, note: &str) {
         let is_it = |call: &Call| call.is_by(node) && call.intent.attempt == attempt;
         let Some(number) = self.calls.iter().rposition(is_it) else { return };
@@ -144,7 +145,7 @@ impl Goal {
         self.faulty.get(&self.calls.iter().rposition(is_it)?)
     }
 
-    /// Failed nodes that the micro-planner was asked about, with the faults of an answer that became no patch.
+    /// Failed nodes already submitted to the micro-planner, with the faults of an answer that yielded no patch.
     pub(super) fn refused_repairs(&self) -> impl Iterator<Item = (&NodeId, &str)> {
         self.faulty.iter().filter_map(|(number, faulty)| {
             let call = self.calls.get(*number)?;

@@ -16,13 +16,13 @@ const MESSAGE: &str = "message";
 const BY: &str = "by";
 const PERSON: &str = "person";
 const ANSWER: &str = "answer";
-/// Why a model did not consider the message.
+/// Reason why a model did not consider the message.
 const UNCONSIDERED: &str = "unconsidered";
 
 /// Who decides about an interjection into a goal run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Decider {
-    /// A model considers the message. If it cannot, a person is asked.
+    /// A model considers the message; a person is asked if the model fails.
     #[default]
     Model,
     /// A person is asked: a yes goes on, a no and silence cancel the run.
@@ -54,13 +54,13 @@ pub enum InterjectionError {
     /// The answer has faults.
     #[error("the answer cannot be used: {}; give up only steps that have not started and are no output", describe(.0))]
     Faulty(Vec<Fault>),
-    /// The operator gave up steps together with an answer that ends or changes the work.
+    /// The operator gave up steps in an answer that also ends or changes the work.
     #[error("--cancel does not go with conclude, which gives up all that has not started: omit one of them")]
     CancelWithConclude,
 }
 
-/// The change that adds an interjection with an operator's message, and its node. A person who is asked has `wait_ms` milliseconds;
-/// with none left, nobody is asked in place of a model that fails, and the run is cancelled.
+/// The change that adds an interjection with an operator's message, and the interjection's node. A person has `wait_ms`
+/// milliseconds to answer; at 0, a failed model asks no person and the run is cancelled.
 /// Submit the change as
 /// [`Operation::Interject`](crate::run::Operation::Interject).
 ///
@@ -110,12 +110,12 @@ fn checked(view: View<'_>, message: &str, answer: &OperatorAnswer) -> Result<Val
     if faults.is_empty() { Ok(whole) } else { Err(InterjectionError::Faulty(faults.into_vec())) }
 }
 
-/// True for an interjection that becomes a question to a person if its model fails.
+/// True for an interjection that becomes a question to a person if the model fails.
 pub(crate) fn falls_back_to_person(node: &Node) -> bool {
     node.kind == Kind::Interjection && node.human_timeout.is_some() && !is_answered_by_person(node)
 }
 
-/// The change that asks a person about the message of an interjection whose model failed.
+/// The change that asks a person about the message of an interjection after the model failed.
 pub(crate) fn ask_person(view: View<'_>, failed: &Node, why: &str) -> Delta {
     let mut node = view.control(Role::Interject, view.next_id(Role::Interject), []);
     node.model = None;

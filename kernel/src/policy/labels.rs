@@ -66,7 +66,8 @@ impl View<'_> {
         held.into_iter().filter(|(_, holds)| *holds).map(|(label, _)| label).collect()
     }
 
-    /// Why the answer is incomplete although no node says so, each reason as a sentence for people; empty without an answer.
+    /// Reasons why the answer is incomplete although no node reports a problem, each as a sentence for people; empty
+    /// without an answer.
     pub fn reasons(&self) -> Vec<String> {
         let Some(answer) = self.final_answer() else { return Vec::new() };
         let mut reasons = Vec::new();

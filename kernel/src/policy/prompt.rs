@@ -220,7 +220,7 @@ fn block(view: View<'_>, shown: &Shown, read: &ReadResult<'_>) -> String {
     format!("[{node}: {of}{params}]\n{body}\n[end of {node}]\n")
 }
 
-/// A result up to the most that is shown of one. What is left out is told, with how a step gets at it.
+/// A result, cut to the display limit. The cut names the omitted part and the way for a step to read the whole.
 fn window(node: &NodeId, text: &str) -> String {
     let shown = digest(text, SHOWN_TOKENS_MAX);
     if shown.len() == text.len() {

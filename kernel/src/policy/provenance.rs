@@ -1,12 +1,12 @@
-//! Provenance of values in a run, as the gate asks for it.
+//! Provenance of values in a run, as input of the gate.
 
 use super::View;
 use crate::gate::{Literals, NO_LABELS, Provenance, Results, Source, is_untrusted, trace};
 use crate::id::NodeId;
 use crate::plan::{Kind, Node, ParamRef, model_of_tool};
-use crate::run::Run;
+use crate::run::{NodeStatus, Run};
 
-/// What is known of the results of tools.
+/// Known provenance of tool results.
 pub trait ResultTerms {
     /// True if the results of a tool are free of texts of strangers; false for an unknown tool.
     fn trusts(&self, tool: &str) -> bool;
@@ -15,13 +15,28 @@ pub trait ResultTerms {
     fn labels(&self, tool: &str) -> Vec<&str>;
 }
 
-/// Provenance of the parameters of a node: its author, its literals and what is behind its references. What a model writes
-/// after it has read texts of strangers, and what is computed from such texts, is untrusted.
+/// Provenance of a node's parameters: author, literals, and sources of the references. A value is untrusted if a model
+/// wrote the value after reading strangers' texts, or if the value was computed from such texts.
 pub fn provenance(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Provenance {
     let results = RunResults { run, terms };
     let literals = Literals { params: &node.params, labels: &NO_LABELS };
     let refs = node.param_refs.iter().map(|(name, from)| (name.as_str(), source(run, node, from).as_str()));
     trace(&results, "", results.is_steered(&node.id), literals, refs)
+}
+
+/// Code of a call that waits for a person because of the rule of two.
+pub const RULE_OF_TWO: &str = "RULE_OF_TWO";
+
+/// Label of private data.
+const PRIVATE: &str = "private";
+
+/// The rule of two: a run that has read texts of strangers and private data sends nothing out unless a person allows the call.
+pub fn has_read_strangers_and_private(run: &Run, terms: &dyn ResultTerms) -> bool {
+    let read = || {
+        let executed = run.instances().filter(|(_, instance)| instance.status == NodeStatus::Executed);
+        executed.filter_map(|(node, _)| node.tool.as_deref())
+    };
+    read().any(|tool| !terms.trusts(tool)) && read().any(|tool| terms.labels(tool).contains(&PRIVATE))
 }
 
 /// True if the result of a node is untrusted.

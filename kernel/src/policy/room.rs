@@ -10,7 +10,7 @@ use crate::run::{NodeState, Run};
 /// One node, version and path step are kept back for the node that holds the answer.
 const RESERVE: u32 = 1;
 
-/// Calls of the refused size that the suggested budget has room for: the call, its answer, and the answer of the run.
+/// Number of calls of the refused size that the suggested budget covers: the call, its answer, and the answer of the run.
 const TRIES_SUGGESTED: u64 = 4;
 
 /// Room for control nodes in one change of the plan.
@@ -133,7 +133,7 @@ impl View<'_> {
         made(&self.goal.calls) < self.goal.terms.budgets.model_calls
     }
 
-    /// Why a call with so many tokens of input is not within the budgets, for people; `None` if it is.
+    /// Reason, for people, why a call with this many input tokens exceeds the budgets; `None` within the budgets.
     pub(super) fn shortage(self, input_tokens: u64) -> Option<String> {
         if self.affords_call(input_tokens) {
             return None;
@@ -151,7 +151,7 @@ impl View<'_> {
         ))
     }
 
-    /// For people, that no call is left.
+    /// Message for people: no call is left.
     pub(super) fn calls_used_up(self) -> String {
         let most = self.goal.terms.budgets.model_calls;
         format!("the model calls of the run are used up (--calls {most})")

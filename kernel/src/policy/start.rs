@@ -56,7 +56,7 @@ pub fn may_call(view: View<'_>, node: &Node) -> bool {
 ///
 /// # Errors
 ///
-/// The budgets do not allow it: what it needs, and what is left.
+/// The budgets do not allow the call; the message names the required and the remaining amounts.
 fn call(view: View<'_>, node: &Node, role: Role) -> Result<Box<CallIntent>, String> {
     let context = view.context(node, role);
     let asks_tainted =

@@ -190,7 +190,8 @@ pub struct GoalTerms {
     /// Names of the configured models that think; none in a simulation.
     #[serde(default)]
     pub models: GoalModels,
-    /// The model as a command named it by a file, such as `scripted:/work/a.yaml`: whoever continues the run names it again.
+    /// The model as named by a command through a file, such as `scripted:script.yaml`. A command that continues the run
+    /// must name the file again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_file: Option<String>,
     /// Names of the tools that models are offered; `None`: all of the scope.

@@ -136,7 +136,7 @@ impl<'a> View<'a> {
         self.role(&NodeId::from(ANSWER)).is_some() || self.run.is_cancelled() || self.run.is_concluded()
     }
 
-    /// True if the run has no answer and no step of its plan was begun.
+    /// True if the run has no answer and no step of its plan has begun.
     pub(crate) fn did_nothing(self) -> bool {
         !self.run.outputs_settled() && self.work().all(|(_, instance)| instance.attempts == 0)
     }

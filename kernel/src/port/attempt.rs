@@ -193,12 +193,13 @@ pub trait AttemptLog: Send + Sync + 'static {
         none()
     }
 
-    /// Asks a person a question that a yes or a no answers, amid the call; open for `within_ms` milliseconds, and silence is a no.
-    /// The wait is no time of the attempt. A later attempt that asks under the same step gets the same answer.
+    /// Asks a person a yes-or-no question during the call. The question stays open for `within_ms` milliseconds, and
+    /// silence means no. The wait does not count as time of the attempt. A later attempt that asks under the same step
+    /// receives the same answer.
     ///
     /// # Errors
     ///
-    /// The question cannot be asked, or its answer not be waited for.
+    /// The question cannot be asked, or the wait for the answer fails.
     fn ask_person<'a>(
         &'a self,
         step: &'a str,

@@ -9,8 +9,9 @@ use crate::gate::DenialCode;
 
 /// Answers whether a call may run. Anything but a plain yes in time is a no.
 pub trait ClearanceAuthority: Send + Sync + 'static {
-    /// Asks about one call. `request`: see [`ClearanceRequest::to_json`](crate::gate::ClearanceRequest::to_json).
-    /// `deadline_ms`: time until the whole answer is there, in milliseconds.
+    /// Requests clearance of one call. `request`: see
+    /// [`ClearanceRequest::to_json`](crate::gate::ClearanceRequest::to_json). `deadline_ms`: time limit for the complete
+    /// answer, in milliseconds.
     ///
     /// # Errors
     ///

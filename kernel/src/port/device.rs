@@ -1,4 +1,4 @@
-//! Devices: drivers that stay, such as servers of tools, and the trait [`Device`].
+//! Devices: long-lived drivers, such as tool servers, and the trait [`Device`].
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::BoxFuture;
 
-/// A driver that stays between calls. The tree of devices starts it when a call wants it, and again after it ended.
+/// A driver that stays alive between calls. The device tree starts the driver on the first call, and again after the driver
+/// ended.
 pub trait Device: Send + Sync + 'static {
     /// Name of the device, such as `mcp.time`.
     fn name(&self) -> &str;
@@ -23,20 +24,20 @@ pub trait Device: Send + Sync + 'static {
     /// Lets calls want the device again.
     fn allow(&self);
 
-    /// Takes what the operator `by` accepted of what the device offers. Durable on return; may block.
+    /// Accepts, on behalf of the operator `by`, part of the device's offer. Durable on return; may block.
     ///
     /// # Errors
     ///
-    /// Why it is not taken, as a sentence without a full stop; nothing is changed.
+    /// Reason for the refusal, as a sentence without a full stop; nothing is changed.
     fn accept(&self, accepted: Value, by: &str) -> Result<(), String>;
 }
 
 /// The end of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceEnd {
-    /// True if it did some work.
+    /// True if the device did some work.
     pub served: bool,
-    /// Why it ended, as a sentence without a full stop.
+    /// Reason for the end, as a sentence without a full stop.
     pub why: String,
 }
 

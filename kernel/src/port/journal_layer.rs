@@ -7,7 +7,7 @@ use super::{
 use crate::event::RecordPlace;
 use crate::id::{AgentId, ClientId, Digest, RunId};
 
-/// A [`Journal`] that changes or observes some methods of another journal, and forwards all others to it.
+/// A [`Journal`] that changes or observes some methods of another journal, and forwards the others.
 ///
 /// ```
 /// use std::sync::Arc;

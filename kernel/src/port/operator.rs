@@ -1,4 +1,4 @@
-//! What an operator decides outside of any run, and where it is kept.
+//! Decisions of an operator outside of any run, and their storage.
 
 use std::io;
 
@@ -10,10 +10,10 @@ pub trait LockdownStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// It cannot be told; calls then count as stopped.
+    /// The state cannot be determined; calls then count as stopped.
     fn is_on(&self) -> io::Result<bool>;
 
-    /// Stops calls, or lets them go on; durable on return. Blocks.
+    /// Stops or resumes calls. Durable on return; blocks.
     ///
     /// # Errors
     ///
@@ -21,12 +21,12 @@ pub trait LockdownStore: Send + Sync + 'static {
     fn set(&self, on: bool) -> io::Result<()>;
 }
 
-/// Where the policy is read again.
+/// Source from which the policy is reloaded.
 pub trait PolicySource: Send + Sync + 'static {
-    /// The policy as it is written now. Blocks.
+    /// Reads the current policy. Blocks.
     ///
     /// # Errors
     ///
-    /// The faults of what is written.
+    /// The faults of the policy as written.
     fn read(&self) -> Result<GatePolicy, String>;
 }

@@ -29,7 +29,7 @@ pub struct ToolSpec {
     pub result: Value,
 }
 
-/// A tool, and the permit for one call of it.
+/// A tool with the permit for one call of that tool.
 pub type PermittedTool = (Arc<dyn Tool>, Permit);
 
 /// Result of a tool call: a JSON value, or a failure.

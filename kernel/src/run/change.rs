@@ -37,7 +37,7 @@ impl Run {
         })
     }
 
-    /// The same for a change that `merge` makes.
+    /// Same for a change that `merge` makes.
     pub(super) fn judge_with(
         &self,
         settings: &Settings<'_>,

@@ -1,4 +1,4 @@
-//! Undo: a round of nodes, each of which undoes the effect of an executed node, newest effect first.
+//! Undo: a round of nodes, each undoing the effect of one executed node, newest effect first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use crate::json;
 use crate::plan::{self, Made, Node, OnFailure};
 use crate::run::TransitionReason;
 
-/// What undoing has come to.
+/// Progress of undoing a run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UndoState {
     pub(super) rounds: u32,
-    /// Somebody asked for an undo: once asked, the policy does not.
+    /// An undo was requested. The policy requests no second one.
     pub(super) is_asked: bool,
-    /// An operator undoes, or undid, a run that had been closed.
+    /// An operator requested the undo of a closed run.
     pub(super) is_by_operator: bool,
-    /// Outcome of the run when the first undo began: what happened stays what happened.
+    /// Outcome of the run when the first undo began. The undo does not change that outcome.
     pub(super) outcome: Option<RunOutcome>,
     /// Live undo nodes: (round, turn, index).
     pub(super) turns: BTreeSet<(u32, u32, usize)>,
 }
 
-/// What an undo achieved.
+/// Result of an undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoReport {
-    /// Whether every executed effect is undone, and none is unsure.
+    /// Overall state of the undo.
     pub state: Undone,
     /// The undo nodes, in the order of their rounds and turns.
     pub nodes: Vec<NodeId>,
-    /// Executed effects for which the plan has no undo, ascending.
+    /// Executed effects without an undo in the plan, ascending.
     pub without: Vec<NodeId>,
-    /// Nodes whose effect nobody knows, ascending: a person settles them.
+    /// Nodes with an unknown effect, ascending: a person settles them.
     pub unsure: Vec<NodeId>,
 }
 
@@ -47,7 +47,7 @@ pub struct UndoReport {
 pub enum Undone {
     /// Every executed effect is undone.
     Undone,
-    /// Some are not, or nobody knows.
+    /// Some effects are not undone, or unknown.
     Partly,
 }
 
@@ -61,24 +61,24 @@ impl Undone {
     }
 }
 
-/// An undo that cannot begin.
+/// Reason why an undo cannot begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UndoError {
     /// A node is live, or a new version of the plan is being written.
     #[error("the run still goes on: cancel it first, then undo it")]
     Live,
-    /// No executed effect is left that an undo could undo.
+    /// No undoable effect is left.
     #[error("nothing is left to undo: no executed node has an `undo` that did not run yet")]
     Nothing,
 }
 
 impl Run {
-    /// True if an operator undoes, or undid, the run after it had been closed.
+    /// True if an operator requested the undo of the run after the run had closed.
     pub fn is_reopened(&self) -> bool {
         self.undo.is_by_operator
     }
 
-    /// Checks that an undo could begin now.
+    /// Checks the preconditions of an undo.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Run {
         }
     }
 
-    /// The undo nodes of a node that has any.
+    /// The undo nodes of `node`.
     fn undo_nodes(&self) -> impl Iterator<Item = (&NodeId, (u32, u32), &Node, &NodeInstance)> {
         self.instances().filter_map(|(node, instance)| match node.made.as_deref() {
             Some(Made::Undo { of, round, turn }) => Some((of, (*round, *turn), node, instance)),
@@ -101,7 +101,7 @@ impl Run {
         })
     }
 
-    /// Executed nodes with an undo that was not made and is not in doubt, by index, newest first.
+    /// Executed nodes whose undo has neither run nor is in doubt, by index, newest first.
     fn undo_candidates(&self) -> Vec<usize> {
         let settled: BTreeSet<&NodeId> = self
             .undo_nodes()
@@ -120,8 +120,8 @@ impl Run {
         candidates
     }
 
-    /// The nearest descendants of a node among `round`: over edges of either kind, through nodes that are not undone. What
-    /// ended before the node did not build on it.
+    /// Nearest descendants of a node within `round`, over edges of either kind and through nodes that are not undone. A
+    /// node that ended before this node did not build on this node.
     fn nearest_descendants(&self, at: usize, round: &BTreeSet<usize>) -> Vec<usize> {
         let since = self.instances[at].commit_number;
         let (mut seen, mut found, mut open) = (BTreeSet::new(), Vec::new(), vec![at]);
@@ -136,7 +136,7 @@ impl Run {
         found
     }
 
-    /// True if the policy asks for an undo that nobody has asked for.
+    /// True if the policy requires an undo and none was requested yet.
     pub(super) fn owes_undo(&self) -> bool {
         self.plan.policy.on_failure == OnFailure::Undo
             && !self.undo.is_asked
@@ -144,7 +144,7 @@ impl Run {
             && !self.undo_candidates().is_empty()
     }
 
-    /// True if an undo node has to wait for one before it in its round.
+    /// True if an undo node must wait for an earlier node of its round.
     pub(super) fn waits_for_undo(&self, at: usize) -> bool {
         self.plan.nodes[at].is_undo() && self.undo.turns.first().is_some_and(|&(.., first)| first != at)
     }
@@ -168,7 +168,7 @@ impl Run {
         self.undo.turns = live.collect();
     }
 
-    /// What undoing the run has come to; `None` if nobody asked for it.
+    /// Report of the undo; `None` if neither an operator nor the policy requires an undo.
     pub fn undo_report(&self) -> Option<UndoReport> {
         let by_policy = self.plan.policy.on_failure == OnFailure::Undo
             && self.counts.live == 0
@@ -214,7 +214,7 @@ fn is_in_doubt(instance: &NodeInstance) -> bool {
     instance.status == NodeStatus::Failed && instance.reason == Some(TransitionReason::InDoubt)
 }
 
-/// True if a tool may have acted for the node, and nobody knows.
+/// True if a tool may have acted for the node, and the effect is unknown.
 fn is_unsure(node: &Node, instance: &NodeInstance) -> bool {
     if node.is_undo() {
         return is_in_doubt(instance);
@@ -223,7 +223,7 @@ fn is_unsure(node: &Node, instance: &NodeInstance) -> bool {
 }
 
 impl Decision<'_, '_, '_> {
-    /// Begins an undo that an operator asks for, or refuses it.
+    /// Begins an undo on an operator's request, or refuses the request.
     pub(super) fn undo_by_operator(&mut self) {
         let version = self.run.plan.version;
         match self.run.check_undo() {
@@ -235,7 +235,8 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Makes the version that undoes what is executed. No limit refuses it: limits are used up just when an undo is needed.
+    /// Builds the version that undoes all executed effects. No limit refuses this version, because an exhausted limit is a
+    /// common cause for an undo.
     pub(super) fn undo(&mut self, cause: ChangeCause) {
         let candidates = self.run.undo_candidates();
         let round: BTreeSet<usize> = candidates.iter().copied().collect();
@@ -243,10 +244,7 @@ impl Decision<'_, '_, '_> {
         let descendants = |at: usize| run.nearest_descendants(at, &round);
         let revision = plan::undo_round(&run.plan, run.undo.rounds + 1, &candidates, &descendants);
         let revision = serde_json::to_value(&revision).expect("a revision has only names and JSON in it");
-        // Every part of it is a part of a plan that was journaled.
-        match json::canonical(&revision) {
-            Ok(revision) => self.accept(cause, revision),
-            Err(error) => debug_assert!(false, "an undo without canonical form: {error}"),
-        }
+        let revision = json::canonical(&revision).expect("every part of an undo comes from a journaled plan");
+        self.accept(cause, revision);
     }
 }

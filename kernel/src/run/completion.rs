@@ -1,7 +1,7 @@
 //! The end of a run. A run is quiescent once no node runs, waits or is ready, and no planner is writing. The first rule to
 //! apply to a quiescent run decides:
 //!
-//! An output that a guard ruled out is absent: it is not missing, and no part of what the contract sees.
+//! An output that a guard ruled out is absent: not missing, and not part of the contract's input.
 //!
 //! 1. An output is missing, a node failed since the last replan, and budgets allow one: ask the planner for a new version.
 //! 2. Every output is executed or absent and the plan has a contract without a check for this version: check the contract.

@@ -100,8 +100,8 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
         self.events.push(event);
     }
 
-    /// Moves the node at index `at`. The end of an interjection may cancel the run: every other node stops then. An interjection
-    /// whose model failed becomes a question to a person, which holds the run in its place.
+    /// Moves the node at index `at`. The end of an interjection may cancel the run; every other node then stops. An
+    /// interjection whose model failed becomes a question to a person, and the question holds the run.
     pub(super) fn transit(&mut self, at: usize, to: NodeState, reason: TransitionReason) {
         let was_cancelled = self.run.cancelled;
         let instance = &self.run.instances[at];

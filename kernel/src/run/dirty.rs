@@ -46,8 +46,8 @@ impl DirtySet {
         Some(at)
     }
 
-    /// Goes on with a pass behind the node `passed`, after the indices changed: all other nodes are looked at in this pass or the
-    /// next, those of `added` in the next.
+    /// Continues a pass after the node `passed` once the indices changed: every other node is examined in this pass or the
+    /// next, the nodes in `added` in the next.
     pub(super) fn resume(&mut self, passed: usize, nodes: usize, added: &[usize]) {
         self.clear();
         self.passed = Some(passed);

@@ -144,7 +144,8 @@ impl Run {
         decision.events
     }
 
-    /// Starts a wait: no slot, no call. `resolves`: its references lead somewhere; otherwise the caller ends the attempt.
+    /// Starts a wait, without slot or call. `resolves`: all references of the wait resolve; otherwise the caller ends the
+    /// attempt.
     pub fn start_wait(&mut self, cx: &mut DecisionContext<'_>, node: &NodeId, resolves: bool) -> Vec<Event> {
         let mut decision = Decision::new(self, cx);
         if let Some(at) = decision.run.position(node)
@@ -155,7 +156,7 @@ impl Run {
         decision.events
     }
 
-    /// True if the references of a node resolve, by the results that records hold.
+    /// True if the references of a node resolve against the recorded results.
     fn inputs_resolve(&self, at: usize) -> bool {
         let value = |node: &NodeId| {
             let inline = self.instance(node).and_then(|instance| instance.result()?.inline.as_ref());

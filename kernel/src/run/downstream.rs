@@ -9,18 +9,9 @@ pub const DOWNSTREAM_MAX: usize = 100;
 impl Run {
     /// The first [`DOWNSTREAM_MAX`] live nodes that depend on `node`, directly or not, in ascending order of ids.
     pub fn downstream(&self, node: &NodeId) -> Vec<NodeId> {
-        let nodes = &self.plan.nodes;
         let Some(start) = self.position(node) else { return Vec::new() };
-        let (mut seen, mut open) = (vec![false; nodes.len()], vec![start]);
-        while let Some(at) = open.pop() {
-            for &(consumer, _) in &self.graph.consumers[at] {
-                if self.instances[consumer].is_live() && !std::mem::replace(&mut seen[consumer], true) {
-                    open.push(consumer);
-                }
-            }
-        }
-        let held = (0..nodes.len()).filter(|&at| seen[at] && at != start).map(|at| nodes[at].id.clone());
-        held.take(DOWNSTREAM_MAX).collect()
+        let held = self.graph.reached_from(start, |at| self.instances[at].is_live());
+        held.into_iter().take(DOWNSTREAM_MAX).map(|at| self.plan.nodes[at].id.clone()).collect()
     }
 }
 

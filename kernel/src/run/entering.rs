@@ -1,9 +1,9 @@
 //! The last step before a node is ready: its guards are judged, and its list is expanded.
 //!
-//! Both read results of earlier nodes. A small result is in its record. A large one is in the artifact store, and reading it is no
-//! matter of the kernel: the node stays pending, [`Run::unread`] names the result, and
-//! [`RunInput::ResultsRead`](super::RunInput::ResultsRead) brings it. So a decision stays a function of its input, and no record
-//! has to say that something was read.
+//! Both read results of earlier nodes. A small result is in its record. A large result is in the artifact store, and the
+//! kernel does no reads: the node stays pending, [`Run::unread`] names the result, and
+//! [`RunInput::ResultsRead`](super::RunInput::ResultsRead) delivers the result. A decision thus remains a function of its
+//! input, and reads need no record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::json::Json;
 use crate::plan::{self, Guard, ParamRef};
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
-/// The result of a node, or why it cannot be read.
+/// The result of a node, or the reason why the result is unreadable.
 pub type ReadResult = Result<Arc<Value>, String>;
 
-/// Results in memory for the length of one decision, and those that are missing.
+/// Results in memory during one decision, and the missing ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reading {
     results: BTreeMap<NodeId, ReadResult>,
@@ -49,13 +49,13 @@ enum Judged {
 }
 
 impl Run {
-    /// The nodes whose results are needed before the run can go on, ascending: bring them with
+    /// Nodes whose results the run needs before its next step, ascending. Deliver the results with
     /// [`RunInput::ResultsRead`](super::RunInput::ResultsRead).
     pub fn unread(&self) -> impl Iterator<Item = &NodeId> {
         self.reading.unread.iter()
     }
 
-    /// True if the run goes on only with results that [`Run::unread`] names.
+    /// True if the next step of the run needs results named by [`Run::unread`].
     pub fn has_unread(&self) -> bool {
         !self.reading.unread.is_empty()
     }
@@ -71,7 +71,7 @@ impl Run {
         }
     }
 
-    /// The result of an executed node; `None` if it has to be read first.
+    /// The result of an executed node; `None` if the result must be read first.
     fn known_result(&mut self, node: &NodeId) -> Option<ReadResult> {
         if let Some(known) = self.reading.results.get(node) {
             return Some(known.clone());
@@ -141,8 +141,8 @@ impl Run {
 }
 
 impl Decision<'_, '_, '_> {
-    /// Takes a node whose join is satisfied a step further: skipped, failed, expanded or ready. Without a result that it needs it
-    /// stays as it is.
+    /// Advances a node whose join is satisfied: skipped, failed, expanded or ready. The node stays pending while a required
+    /// result is missing.
     pub(super) fn enter(&mut self, at: usize, reason: TransitionReason) {
         match self.run.judge_guards(at) {
             Judged::Unread => {}
@@ -177,7 +177,7 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Fails a node outside of any attempt: a patch may mend it, a retry cannot.
+    /// Fails a node outside of any attempt. A patch can repair the node; a retry cannot.
     pub(super) fn fail_unstarted(&mut self, at: usize, category: FailureCategory, message: String) {
         self.emit(Event::NodeFault { node: self.id(at), failure: Failure::new(category, message) });
         self.recover(at, category);

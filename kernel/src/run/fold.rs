@@ -87,7 +87,7 @@ impl RunFold {
         folded.run.apply(&record.event, record.at_ms).map_err(|step| illegal(step.to_string()))?;
         match &record.event {
             Event::RunClosed { outcome } => folded.closed = Some(*outcome),
-            // An operator undoes a closed run: it is open until that has ended.
+            // An operator's undo reopens a closed run until the undo ends.
             Event::PlanVersion(version) if version.cause == ChangeCause::UndoOperator => folded.closed = None,
             Event::Parked { reason } => folded.parked = Some(reason.clone()),
             Event::RunRecovered { .. } => folded.parked = None,

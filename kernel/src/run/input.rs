@@ -72,11 +72,11 @@ pub enum RunInput {
         /// Description of the difference.
         what: String,
     },
-    /// Results that [`Run::unread`](super::Run::unread) named, by node.
+    /// Results requested by [`Run::unread`](super::Run::unread), by node.
     ResultsRead(Vec<(NodeId, ReadResult)>),
     /// An answer from outside came for a wait.
     WaitAnswer(Box<OutsideAnswer>),
-    /// The first kept answer of a node that waits now was judged.
+    /// The oldest kept answer of a waiting node was judged.
     KeptAnswer {
         /// The node.
         node: NodeId,

@@ -27,8 +27,8 @@ impl JoinCount {
         self.winner.map(|source| source as usize)
     }
 
-    /// True if the node is skipped with what guards ruled out: a success source of an all_of join, or all of the `candidates` of an
-    /// any_of join.
+    /// True if guards skip the node: they ruled out a success source of an all_of join, or all `candidates` of an any_of
+    /// join.
     pub(super) fn is_guarded_out(&self, join: Option<Join>, candidates: usize) -> bool {
         match join {
             Some(Join::AnyOf) => self.guarded_out > 0 && self.guarded_out as usize == candidates,
@@ -36,7 +36,8 @@ impl JoinCount {
         }
     }
 
-    /// Counts that `source`, over an edge of kind `on`, ended in `state`, `guarded_out` by its guards or those before it.
+    /// Counts the end of `source` in `state`, over an edge of kind `on`. `guarded_out`: a guard of the source or of an
+    /// ancestor ruled the source out.
     pub(super) fn commit(
         &mut self,
         join: Option<Join>,

@@ -49,6 +49,7 @@ mod human;
 mod input;
 mod inputs;
 mod intent;
+mod invoice;
 mod joins;
 mod model_usage;
 mod node_status;
@@ -93,6 +94,7 @@ pub use human::{AnswerError, ResolutionError};
 pub use input::{Canceller, Operation, Resolution, RunInput};
 pub use inputs::{AttemptInput, InputError, RefDigests, resolve};
 pub use intent::{GENERATION, IntentContext, executable_digest};
+pub use invoice::{Invoice, Spending};
 pub use model_usage::ModelUsage;
 pub use node_status::{
     KeptAnswer, NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WaitState, WorkIdentity,
@@ -155,16 +157,16 @@ pub struct Run {
     terms: RunTerms,
     call_budget: CallBudget,
     verdicts: Verdicts,
-    /// How the run takes part in reuse; `None`: not at all.
+    /// Terms of reuse; `None` if the run takes no part in reuse.
     reuse: Option<ReuseTerms>,
-    /// Artifacts that people put in the place of results.
+    /// Artifacts of people in place of results.
     edits: BTreeMap<NodeId, ArtifactEdited>,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,
     last_lookup: LastLookup,
     reading: Reading,
     undo: UndoState,
-    /// Per collector, by index: its children.
+    /// Children of each collector, by the collector's index.
     children: BTreeMap<usize, Vec<usize>>,
     /// Nodes that the last version of the plan added, by index.
     added: Vec<usize>,

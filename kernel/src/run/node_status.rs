@@ -157,7 +157,7 @@ pub struct NodeInstance {
     pub requests: u32,
     /// A person approved the next attempt.
     pub approved: bool,
-    /// The gate held the call until a person allows it.
+    /// The gate held the call for a person's approval.
     pub held_by_gate: bool,
     /// Digest of the document in the last question. A question about an attempt in doubt has no document and keeps the
     /// digest.
@@ -182,7 +182,7 @@ pub struct NodeInstance {
     pub commit_number: u64,
     /// A replan was requested after this node failed.
     pub(super) replan_requested: bool,
-    /// An attempt may have reached a tool: it ended otherwise than for a missing parameter or by a denial.
+    /// An attempt may have reached a tool: the attempt ended neither with a missing parameter nor with a denial.
     pub was_sent: bool,
     /// Answers from outside, of a wait.
     pub wait: Option<Box<WaitState>>,
@@ -199,14 +199,14 @@ pub struct WaitState {
     pub refused: u32,
 }
 
-/// An answer that came before its node waited.
+/// An answer received before its node waited.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptAnswer {
     /// The sender's id of the answer.
     pub id: Option<String>,
     /// The value.
     pub output: Output,
-    /// Who answered; nothing for a stranger.
+    /// Name of the sender; empty for an anonymous sender.
     pub by: String,
 }
 
@@ -259,7 +259,7 @@ impl NodeInstance {
         self.status.state()
     }
 
-    /// True if a guard ruled the node out: its output is absent, not missing.
+    /// True if a guard ruled the node out: the output is absent, not missing.
     pub fn is_guarded_out(&self) -> bool {
         self.status == NodeStatus::Skipped && self.reason == Some(TransitionReason::GuardFalse)
     }

@@ -11,8 +11,8 @@ use crate::plan::{Approval, Kind};
 const CONTROLS: u8 = 2;
 
 impl Run {
-    /// True if a person has to approve a node before it acts: the plan asks for an approval, the run has an oversight mode and
-    /// the node's impact escalates, or the gate held the call.
+    /// True if a person must approve a node before the node acts: the plan asks for an approval, the run has an oversight
+    /// mode and the node's impact escalates, or the gate held the call.
     pub(super) fn asks_before(&self, at: usize) -> bool {
         let node = &self.plan.nodes[at];
         let escalates = self.plan.policy.oversight.is_some() && node.reach().impact >= CONTROLS;

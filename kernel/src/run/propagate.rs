@@ -44,8 +44,8 @@ impl Decision<'_, '_, '_> {
         self.run.reading.end();
     }
 
-    /// The pass goes on behind the node, even if the step made a new version of the plan; what that added takes part from the next
-    /// pass on.
+    /// The pass continues after the node, even if the step created a new version of the plan; added nodes take part from
+    /// the next pass on.
     fn enter_in_pass(&mut self, at: usize, reason: TransitionReason) {
         let (id, version) = (self.id(at), self.run.plan.version);
         self.enter(at, reason);
@@ -142,7 +142,7 @@ impl Run {
         self.joins[at].is_guarded_out(self.plan.nodes[at].join, self.graph.sources[at].len())
     }
 
-    /// True for a child whose collector ended without a result.
+    /// True for a child of a collector that ended without a result.
     fn is_left_over(&self, at: usize) -> bool {
         let collector = self.plan.nodes[at].parent().and_then(|collector| self.position(collector));
         collector.is_some_and(|collector| {

@@ -137,13 +137,13 @@ impl Run {
         self.plan.outputs.iter().all(|id| self.instance(id).is_some_and(settled))
     }
 
-    /// The outputs that guards ruled out, in the order of the plan's `outputs`.
+    /// Outputs ruled out by guards, in the order of the plan's `outputs`.
     pub fn absent_outputs(&self) -> impl Iterator<Item = &NodeId> {
         self.plan.outputs.iter().filter(|id| self.instance(id).is_some_and(NodeInstance::is_guarded_out))
     }
 
-    /// The result of a collector: the results of its items in the order of the list, and the indices of those that are not
-    /// executed. `value` returns the result of an executed node.
+    /// The result of a collector: the item results in the order of the list, and the indices of unexecuted items. `value`
+    /// returns the result of an executed node.
     pub fn collected(&self, node: &Node, value: &dyn Fn(&NodeId) -> Arc<Value>) -> Value {
         let (mut items, mut missing) = (Vec::new(), Vec::new());
         for (at, item) in node.items().unwrap_or_default().iter().enumerate() {
@@ -183,8 +183,8 @@ impl Run {
         self.tally.cost()
     }
 
-    /// Scores of the run by its records; `None` if no attempt ended, the run was cancelled, or it is a goal run that failed before
-    /// any step of its plan began: of such a run nothing can be judged.
+    /// Scores of the run from its records. `None` without an ended attempt, for a cancelled run, and for a goal run that
+    /// failed before the first step of its plan.
     pub fn scores(&self, target: &Target) -> Option<Scores> {
         if self.cancelled || View::of(self, 0).is_some_and(View::did_nothing) {
             return None;

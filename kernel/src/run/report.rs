@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::invoice::Spending;
 use super::{ModelUsage, NodeState, NodeStatus, Run, RunOutcome};
 use crate::event::Event;
 use crate::id::{NodeId, Ticks};
@@ -28,6 +29,7 @@ pub struct RunTimeline {
     late: u32,
     cost: u64,
     models: ModelUsage,
+    spending: Spending,
     /// Violation of the plan's contract at its last check.
     broken: Option<String>,
     denials: BTreeMap<NodeId, String>,
@@ -96,6 +98,7 @@ impl RunTimeline {
     pub fn record(&mut self, event: &Event, at: Ticks) {
         self.last = if self.opened.is_some() { self.last.max(at) } else { at };
         self.opened.get_or_insert(at);
+        self.spending.record(event);
         match event {
             Event::NodeTransition(moved) => {
                 if moved.to == NodeState::Running {
@@ -157,9 +160,9 @@ impl RunTimeline {
         self.peak_ready = self.peak_ready.max(self.ready);
     }
 
-    /// Duration of the last attempt of each node.
-    pub fn into_took(self) -> BTreeMap<NodeId, Ticks> {
-        self.took
+    /// By node: the duration of the last attempt, and what all attempts cost.
+    pub fn into_nodes(self) -> (BTreeMap<NodeId, Ticks>, Spending) {
+        (self.took, self.spending)
     }
 
     fn makespan(&self) -> Ticks {
@@ -302,7 +305,7 @@ mod tests {
         timeline.record(&Event::RunRecovered { count: 1 }, 70_000);
         timeline.record(&Event::AttemptResult(Box::new(result)), 71_000);
         timeline.record(&moved(NodeState::Running, NodeState::Failed), 71_000);
-        assert_eq!(timeline.into_took(), BTreeMap::from([("a".into(), 500)]));
+        assert_eq!(timeline.into_nodes().0, BTreeMap::from([("a".into(), 500)]));
     }
 
     #[test]
@@ -321,7 +324,7 @@ mod tests {
             timeline.record(&starts, 1_200);
             timeline.until(now);
             assert_eq!(timeline.makespan(), lasted, "{now}");
-            assert_eq!(timeline.into_took(), BTreeMap::from([("a".into(), took)]), "{now}");
+            assert_eq!(timeline.into_nodes().0, BTreeMap::from([("a".into(), took)]), "{now}");
         }
     }
 

@@ -13,13 +13,14 @@ use crate::plan::{Approval, Kind, Node};
 use crate::run::{NodeState, TransitionReason};
 
 impl Run {
-    /// How the run takes part in reuse; `None`: not at all.
+    /// Terms of reuse; `None` if the run takes no part in reuse.
     pub fn reuse_terms(&self) -> Option<&ReuseTerms> {
         self.reuse.as_ref()
     }
 
-    /// True if results of the node may be recorded and looked up: the run takes part, the node only computes or asks a model, and no
-    /// person has a say in it. The nodes of a goal run follow from each other's answers, so they never do.
+    /// True if results of the node may be recorded and looked up: the run takes part in reuse, the node only computes or
+    /// asks a model, and no person decides about the node. Nodes of a goal run are never reusable, because each follows
+    /// from earlier answers.
     pub fn is_reusable(&self, node: &Node) -> bool {
         let is_watched =
             self.plan.policy.oversight.is_some() || node.asks_after() || node.approval != Approval::None;
@@ -30,7 +31,7 @@ impl Run {
             && repetition(node).allows_reuse()
     }
 
-    /// What an attempt of the node would work with. `refs` are the digests of [`Run::attempt_input`].
+    /// Manifest of the work of an attempt. `refs` are the digests of [`Run::attempt_input`].
     ///
     /// # Errors
     ///
@@ -52,7 +53,8 @@ impl Run {
         })
     }
 
-    /// The record of the result that the node has just ended with; `None` if the node did not, or its result changes the plan.
+    /// Record of the result with which the node has just ended; `None` if the node did not end with a result, or if the
+    /// result changes the plan.
     pub fn recorded_result(&self, node: &Node, attempt: u32, manifest: &Manifest) -> Option<Event> {
         let instance = self.instance(&node.id)?;
         let output = instance.output.as_ref().filter(|output| output.directive.is_none())?;
@@ -69,7 +71,7 @@ impl Run {
         })))
     }
 
-    /// Artifacts that people put in the place of results.
+    /// Artifacts of people in place of results.
     pub fn edits(&self) -> impl Iterator<Item = &ArtifactEdited> {
         self.edits.values()
     }
@@ -88,7 +90,7 @@ impl Run {
         let index = self.find(&decided.node)?;
         let instance = &mut self.instances[index];
         instance.output = Some(output.clone());
-        // No receipt hangs on the key: what acts is never reused.
+        // No receipt depends on this key, because acting nodes are never reused.
         instance.identity = decided.reuse.map(|reuse| WorkIdentity { reuse, idempotency_key: reuse });
         Ok(())
     }
@@ -110,7 +112,7 @@ impl Decision<'_, '_, '_> {
     }
 }
 
-/// What the node declares about repeating its work. No read of a plan names the state of the world that it saw.
+/// The node's declarations about repeating its work. No read of a plan names the world state that it saw.
 pub fn repetition(node: &Node) -> Repetition {
     let class = node.reach();
     Repetition { effect: class.effect, idem: class.idem, reusable: false, has_world: false }

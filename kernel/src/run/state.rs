@@ -202,8 +202,8 @@ impl FailureCategory {
         }
     }
 
-    /// The name that models see. A denial of the gate looks like a call that its tool refuses, and is treated like one, so that a
-    /// model does not learn the policy by trial.
+    /// Name shown to models. A denial of the gate is shown and handled as a call that the tool refused, so a model cannot
+    /// probe the policy.
     pub fn for_model(self) -> &'static str {
         match self {
             FailureCategory::GateDenied => FailureCategory::Structural.as_str(),

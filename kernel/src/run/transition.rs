@@ -88,7 +88,7 @@ impl Run {
                 &mut counts.sleeping
             }
             NodeStatus::Running { sleep_until: None, .. } => &mut counts.running,
-            // An event comes or its deadline does: no person has to decide.
+            // An event or the deadline ends the wait: no person decides.
             NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, .. } => &mut counts.sleeping,
             NodeStatus::WaitingHuman { .. } => &mut counts.waiting,
             NodeStatus::FailedRetryable { .. } => &mut counts.retryable,
@@ -134,9 +134,9 @@ impl Run {
         self.end_interjection(index, state);
     }
 
-    /// Releases the hold of an ended interjection. Cancels the run if the interjection failed and nobody is asked in its place, or
-    /// if a person rejected an operator's interjection or did not answer: an operator wanted to intervene, so the run fails safe. A
-    /// cancelled or skipped interjection only releases its hold.
+    /// Releases the hold of an ended interjection. Cancels the run if the interjection failed and no person is asked
+    /// instead, or if a person rejected or left unanswered an operator's interjection: the operator wanted to intervene, so
+    /// the run fails safe. A cancelled or skipped interjection only releases its hold.
     fn end_interjection(&mut self, index: usize, state: NodeState) {
         let node = &self.plan.nodes[index];
         let hold = self.holds.iter().position(|held_by| *held_by == node.id);
@@ -154,7 +154,7 @@ impl Run {
         }
     }
 
-    /// True for an interjection of a goal run that becomes a question to a person if its model fails.
+    /// True for an interjection of a goal run that becomes a question to a person if the model fails.
     pub(super) fn falls_back_to_person(&self, node: &Node) -> bool {
         self.goal.is_some() && policy::falls_back_to_person(node)
     }

@@ -1,4 +1,4 @@
-//! Verdicts of the gate on the calls of a run: their chain, what allowed calls add up to, and nodes that wait for a person.
+//! Verdicts of the gate on the calls of a run: the hash chain, cumulative spending of allowed calls, and held nodes.
 
 use super::Run;
 use super::apply::IllegalStep;
@@ -7,34 +7,34 @@ use crate::gate::Spent;
 use crate::id::{Digest, NodeId, Ticks};
 use crate::lineage;
 
-/// What the verdicts of a run amount to.
+/// Aggregate of a run's verdicts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Verdicts {
-    /// Hash of the last one.
+    /// Hash of the last verdict.
     last: Option<Digest>,
     spent: Spent,
 }
 
 impl Run {
-    /// What the allowed calls of the run add up to.
+    /// Cumulative spending of the run's allowed calls.
     pub fn spent(&self) -> &Spent {
         &self.verdicts.spent
     }
 
-    /// The same without an attempt of a node: a lost attempt is judged again as if it had not been.
+    /// Spending without one attempt of a node. A lost attempt is judged again without its own charge.
     pub fn spent_without(&self, node: &NodeId, attempt: u32, tool: &str) -> Spent {
         let mut spent = self.verdicts.spent.clone();
         spent.refund(number(node, attempt), tool);
         spent
     }
 
-    /// True if the gate held the call of the node until a person allows it.
+    /// True if the gate held the node's call for a person's approval.
     pub fn is_held_by_gate(&self, node: &NodeId) -> bool {
         self.instance(node).is_some_and(|instance| instance.held_by_gate)
     }
 
-    /// Puts a verdict behind those before it. The record has taken effect: append it before the call starts, durably if the
-    /// call acts on the world. `None` if the plan has no such node.
+    /// Links a verdict to the chain and applies the record. Append the returned record before the call starts, durably if
+    /// the call acts on the world. `None` if the plan has no such node.
     pub fn record_verdict(&mut self, now: Ticks, verdict: GateVerdict) -> Option<Event> {
         self.node(&verdict.node)?;
         let previous = self.verdicts.last.unwrap_or(Digest([0; 32]));
@@ -58,7 +58,7 @@ impl Run {
     }
 }
 
-/// Identifies the charge of an attempt.
+/// Number that identifies the charge of an attempt.
 fn number(node: &NodeId, attempt: u32) -> u64 {
     let digest = lineage::hash("ostler.charge.1", &[node.as_str().as_bytes(), &attempt.to_le_bytes()]);
     u64::from_le_bytes(digest.0[..8].try_into().expect("a digest has 32 bytes"))

@@ -1,7 +1,7 @@
-//! Waits: nodes whose result is an answer from outside.
+//! Waits: nodes whose result is an external answer.
 //!
-//! An answer is refused, never the run: the verdict goes to the sender, and only an accepted one moves the node. What comes before
-//! the node waits is kept, up to a limit, because events do not wait for the engine.
+//! A bad answer is refused without effect on the run: the sender receives the verdict, and only an accepted answer moves
+//! the node. Answers that arrive before the node waits are kept, up to a limit, because events arrive at any time.
 
 use super::Run;
 use super::decision::Decision;
@@ -11,29 +11,29 @@ use crate::id::NodeId;
 use crate::plan::Kind;
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
-/// Refused answers of one node that are recorded. The sender of a further one is told the same.
+/// Maximum number of recorded refusals per node. Later refusals return the same verdict, unrecorded.
 pub const REFUSED_ANSWERS_RECORDED_MAX: u32 = 100;
 
 /// Longest id of an answer, in bytes.
 pub const ANSWER_ID_BYTES_MAX: usize = 128;
 
-/// An answer from outside to a node that waits, or will.
+/// An external answer to a node that waits, or will wait.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutsideAnswer {
     /// The node.
     pub node: NodeId,
-    /// The sender's id of the answer: a repeated delivery is recognised by it.
+    /// Sender's id of the answer; identifies a repeated delivery.
     pub id: Option<String>,
-    /// The value; `None` for one that was not stored because nothing would come of it.
+    /// The value; `None` for a value that was not stored because the answer could have no effect.
     pub output: Option<Output>,
-    /// The value passes the contract of the node. Judged only if the node waits.
+    /// The value satisfies the contract of the node. Judged only while the node waits.
     pub holds: bool,
-    /// Who answered: the name of an operator, or nothing for a stranger with the address.
+    /// Name of the operator; empty for an anonymous sender.
     pub by: String,
 }
 
 impl Run {
-    /// What would become of an answer that arrives now. `holds`: it passes the contract.
+    /// Verdict on an answer that arrives now. `holds`: the answer satisfies the contract.
     pub fn answer_verdict(&self, node: &NodeId, id: Option<&str>, holds: bool) -> AnswerVerdict {
         let Some(at) = self.position(node).filter(|&at| self.plan.nodes[at].kind == Kind::Wait) else {
             return AnswerVerdict::Unknown;
@@ -58,18 +58,18 @@ impl Run {
         }
     }
 
-    /// The answers that a node keeps for the begin of its wait, in the order of their arrival.
+    /// Answers kept for the begin of a node's wait, in order of arrival.
     pub fn kept_answers(&self, node: &NodeId) -> &[KeptAnswer] {
         self.instance(node).and_then(|instance| instance.wait.as_deref()).map_or(&[], |wait| &wait.kept)
     }
 
-    /// True if the node waits for an answer from outside.
+    /// True if the node waits for an external answer.
     pub fn waits_for_answer(&self, node: &NodeId) -> bool {
         let status = self.instance(node).map(|instance| &instance.status);
         matches!(status, Some(NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, .. }))
     }
 
-    /// True if refused answers of the node are still recorded.
+    /// True if the node's refused answers are still recorded.
     fn records_refusals(&self, node: &NodeId) -> bool {
         let wait = self.instance(node).and_then(|instance| instance.wait.as_deref());
         wait.is_none_or(|wait| wait.refused < REFUSED_ANSWERS_RECORDED_MAX)
@@ -101,7 +101,7 @@ impl Decision<'_, '_, '_> {
         self.settle_answer(answer, verdict, false);
     }
 
-    /// Judges the first kept answer of a node.
+    /// Judges the oldest kept answer of a node.
     pub(super) fn kept_answer(&mut self, node: &NodeId, holds: bool) {
         let Some(KeptAnswer { id, output, by }) = self.run.kept_answers(node).first().cloned() else {
             return;
@@ -125,7 +125,7 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Fails a wait whose deadline passed: an event that did not come is news about the world.
+    /// Fails a wait after its deadline: the missing event says something about the world, not about the plan.
     pub(super) fn deadline_passed(&mut self, at: usize) {
         let message = "no answer came before the deadline".to_owned();
         self.fail_unstarted(at, FailureCategory::Deadline, message);

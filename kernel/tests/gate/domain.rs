@@ -1,4 +1,4 @@
-//! The finite domain of the decision: every combination of its variables, against each variable by itself.
+//! Every combination of the decision's variables in a finite domain, compared with an oracle per variable.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::tool;
 
-/// One value of every variable.
+/// A value of each variable.
 #[derive(Debug, Clone, Copy)]
 struct Point {
     registered: bool,
@@ -22,7 +22,7 @@ struct Point {
     ceiling: u8,
     /// 3: the impact function fails.
     impact: u8,
-    /// Of lockdown and of the audit sink: in order, off, off but for calls that observe.
+    /// `lockdown` and `audit`: in order, off, or off except for observing calls.
     lockdown: Switch,
     audit: Switch,
     path: &'static str,
@@ -60,7 +60,7 @@ impl Point {
         switch == Switch::Open || switch == Switch::OpenToObserve && self.counted() == 0
     }
 
-    /// What each variable asks for, by itself.
+    /// True if each variable alone permits the call.
     fn permits(self) -> bool {
         self.registered
             && self.granted
@@ -127,7 +127,7 @@ fn no_call_is_permitted_that_any_variable_forbids_and_none_denied_that_all_permi
     let schema = json!({"type": "object", "properties": {"path": {"type": "string", "format": "path"}}});
     let tools: Vec<GatedTool> =
         (0..4).map(|impact| tool("put", schema.clone(), move |_| impact).with_reach()).collect();
-    // Tools that observe reach nowhere by a path, so only the policy could call it sensitive.
+    // Observing tools have no sensitive paths, so only the policy could mark the parameter as sensitive.
     let is_sensitive = |impact: u8| tools[usize::from(impact)].is_sensitive("path");
     let switches = [Switch::Open, Switch::Closed, Switch::OpenToObserve];
     let taints = [

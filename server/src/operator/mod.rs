@@ -59,7 +59,7 @@ impl FromRequestParts<Api> for AnyCaller {
 }
 
 impl AnyCaller {
-    /// Refuses an intent that only an operator may give. The default of the policy never is one.
+    /// Refuses an intent that only an operator may give. A request without an intent has the default of the policy.
     pub(crate) fn may_intend(&self, intent: Option<u8>, api: &Api) -> Result<(), Problem> {
         let intent = intent.unwrap_or_else(|| api.system.default_intent());
         if intent <= INTENT_UNPROVEN_MAX || self.0.is_some() { Ok(()) } else { Err(unproven(api)) }

@@ -42,7 +42,7 @@ pub struct ApprovalView {
     /// The attempt that opened the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentView>,
-    /// The model of a goal run as the command named it by a file, such as `scripted:/work/a.yaml`.
+    /// The model of a goal run as the command named it by a file, such as `scripted:script.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_file: Option<String>,
     /// The node.
@@ -221,7 +221,7 @@ pub struct AnswerRequest {
     /// By how much the budget grows; required to approve a call over the budget of its run, refused for anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raise: Option<Raise>,
-    /// Further calls that an approval of a call grants.
+    /// Further calls that the approval grants; refused beside a rejection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also: Option<GrantRequest>,
 }

@@ -78,7 +78,7 @@ pub struct EvaluationView {
     pub verdicts: Vec<VerdictView>,
     /// Acts of people during the run.
     pub acts: u32,
-    /// What came of the diagnoses of failures, by category.
+    /// Results of the diagnoses of failures, by category.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub diagnoses: BTreeMap<FailureCategory, DiagnosisView>,
 }

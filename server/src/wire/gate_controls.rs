@@ -1,4 +1,4 @@
-//! What operators do to the gate.
+//! Lockdown of the gate, and epochs of the policy.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lockdown {
-    /// No new call of a tool starts.
+    /// True: no new call of a tool starts.
     pub on: bool,
 }
 

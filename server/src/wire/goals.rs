@@ -24,7 +24,7 @@ pub struct GoalRequest {
     /// Configured model of observers and answers; absent: `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor: Option<String>,
-    /// The model as the command named it by a file, such as `scripted:/work/a.yaml`; kept for the commands that continue the run.
+    /// The model as the command named it by a file, such as `scripted:script.yaml`; kept for the commands that continue the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_file: Option<String>,
     /// Tools that the models are offered; absent: all of the scope.
@@ -87,7 +87,7 @@ pub struct AnswerView {
     pub citations: Vec<String>,
     /// How far the answer carries.
     pub labels: Vec<Label>,
-    /// Why it is incomplete although no node says so: the time, the calls, a model that did not answer.
+    /// Reasons for an incomplete answer that no node shows: the time, the model calls, a model without an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
 }

@@ -1,16 +1,16 @@
-//! Grants.
+//! Grants: calls allowed without further questions.
 
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-/// What an approval grants beyond its own call.
+/// Calls that an approval grants beyond its own call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrantRequest {
     /// Words of the argument list, such as `git push *`.
     pub pattern: String,
-    /// Validity, at most a day.
+    /// Validity in milliseconds, at most a day.
     pub valid_ms: NonZeroU32,
 }
 
@@ -19,7 +19,7 @@ pub struct GrantRequest {
 pub struct GrantRow {
     /// Id of the grant.
     pub id: String,
-    /// Runs of the client alone are covered.
+    /// Client of the covered runs.
     pub client: String,
     /// The tool.
     pub tool: String,
@@ -27,13 +27,13 @@ pub struct GrantRow {
     pub pattern: String,
     /// End of the validity, in milliseconds since the Unix epoch.
     pub until_ms: i64,
-    /// The operator who gave it.
+    /// Operator of the grant.
     pub by: String,
 }
 
 /// The answer to `GET /v1/grants`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantList {
-    /// The grants in force, by their end.
+    /// The grants in force, ordered by the end of validity.
     pub grants: Vec<GrantRow>,
 }

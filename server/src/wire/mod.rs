@@ -2,6 +2,7 @@
 //!
 //! Rows of lists are the types of `ostler_actors` themselves; the other types exist only here.
 
+mod again;
 mod agents;
 pub(crate) mod amounts;
 mod approvals;
@@ -26,6 +27,7 @@ use ostler_kernel::id::CLIENT_DEFAULT;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use again::*;
 pub use agents::*;
 pub use amounts::*;
 pub use approvals::*;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::policy::OperatorAnswer;
 use ostler_kernel::run::{
@@ -56,7 +55,7 @@ pub struct SubmitRequest<P = PlanDraft> {
     /// Recorded results of equal work of the client stand in for executions, and results are recorded for later runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reuse: bool,
-    /// With `reuse`: nodes that are executed although a record may exist; `*` for all.
+    /// With `reuse`: nodes to execute also if a result is recorded; `*` for all nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fresh: Vec<String>,
 }
@@ -103,29 +102,6 @@ impl<P> SubmitRequest<P> {
 pub struct RunRef {
     /// The run as a UUID.
     pub run: String,
-}
-
-/// The body of `POST /v1/runs/{id}/rerun`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RerunRequest {
-    /// This node and everything below it is executed; absent: what has no record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-}
-
-/// The body of `POST /v1/runs/{id}/nodes/{node}/edit`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EditRequest {
-    /// The new content.
-    pub value: Value,
-    /// Digest of the result that the person saw; absent: whatever it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub if_digest: Option<String>,
-    /// What becomes of the edit once the inputs of the node change: `keep`, `recompute`, or `ask`, which keeps it.
-    #[serde(default)]
-    pub stale: StalePolicy,
 }
 
 /// The body of `POST /v1/runs/{id}/interject`.
@@ -232,7 +208,7 @@ pub struct RunLine {
     /// Nodes that failed.
     #[serde(default, skip_serializing_if = "ostler_kernel::json::is_zero")]
     pub failed: u32,
-    /// The model of a goal run as the command named it by a file, such as `scripted:/work/a.yaml`.
+    /// The model of a goal run as the command named it by a file, such as `scripted:script.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_file: Option<String>,
     /// The attempt that opened the run, while it is open.
@@ -346,7 +322,7 @@ pub struct Summary {
     /// The goal of a goal run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// The model of a goal run as the command named it by a file, such as `scripted:/work/a.yaml`.
+    /// The model of a goal run as the command named it by a file, such as `scripted:script.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_file: Option<String>,
     /// Earlier runs that the goal may use, the oldest first.
@@ -374,13 +350,13 @@ pub struct Summary {
     /// Nodes that wait for an answer from outside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitView>,
-    /// The children of each node that was expanded, by its id.
+    /// Counted children of each expanded node, by the node's id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lists: BTreeMap<String, ListView>,
     /// Outputs that guards ruled out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
-    /// What undoing the run has come to; absent if nobody asked for it.
+    /// Progress of undoing the run; absent before a request to undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<UndoReport>,
     /// The earlier run of the same agent that waits for a person and holds this one.

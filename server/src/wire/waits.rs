@@ -8,14 +8,14 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WaitAnswerRequest {
-    /// The value: the result of the node, if its contract holds.
+    /// Result of the node, if the contract of the node holds.
     pub value: Value,
-    /// The sender's id of the answer: a repeated delivery is recognised by it.
+    /// The sender's id of the answer; marks a repeated delivery of the same answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
 
-/// What became of an answer.
+/// The verdict on an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitAnswered {
     /// The run.

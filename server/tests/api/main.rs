@@ -236,6 +236,7 @@ async fn what_is_wrong_is_a_problem_with_a_code() {
     refused(&api, with("workspace", json!("relative")), (422, "workspace_unusable")).await;
     refused(&api, with("workspace", json!("/nowhere/at/all")), (422, "workspace_unusable")).await;
     refused(&api, with("intent", json!(3)), (422, "intent_out_of_range")).await;
+    refused(&api, with("fresh", json!(["*"])), (422, "fresh")).await;
     refused(&api, with("client", json!("a b")), (400, "client_name")).await;
     let faults = refused(
         &api,
@@ -371,6 +372,8 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
     let ok = &rest["approvals"][0];
     let path = |question: &Value| format!("/v1/approvals/{}", question["id"].as_str().unwrap());
     let says = |decision: &str, digest: &Value| json!({"decision": decision, "digest": digest, "note": "n"});
+    let mut refusing_and_granting = says("reject", &draft["digest"]);
+    refusing_and_granting["also"] = json!({"pattern": "touch *", "valid_ms": 1_000});
     let unknown = "0198f3c2-0000-7000-8000-000000000001:ok:1";
     let later = path(ok).replace(":ok:1", ":ok:2");
     let nap = path(ok).replace(":ok:1", ":nap:1");
@@ -379,6 +382,7 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
         (path(draft), says("approve", &json!("b3:12")), (400, "digest")),
         (path(draft), says("maybe", &draft["digest"]), (400, "body")),
         (path(draft), json!({"decision": "approve"}), (400, "body")),
+        (path(draft), refusing_and_granting, (400, "also")),
         (later, says("approve", &ok["digest"]), (409, "not_asked")),
         (nap, says("approve", &ok["digest"]), (409, "not_asked")),
         (format!("/v1/approvals/{unknown}"), says("approve", &ok["digest"]), (404, "run_unknown")),

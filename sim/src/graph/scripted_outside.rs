@@ -128,7 +128,7 @@ impl ScriptedOutside {
         list.and_then(|list| list.get(number).or(list.last()).cloned()).unwrap_or_default()
     }
 
-    /// The row of a node; that of its collector for a child without one.
+    /// The script row of a node; a child without a row uses the row of its collector.
     pub(super) fn row<'s, T>(&self, rows: &'s BTreeMap<String, T>, node: Option<&Node>) -> Option<&'s T> {
         let node = node?;
         rows.get(node.id.as_str()).or_else(|| rows.get(node.parent()?.as_str()))

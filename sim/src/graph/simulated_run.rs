@@ -71,7 +71,7 @@ pub(super) struct SimulatedRun<'s> {
     entries: BTreeMap<(i64, Rank, NodeId, u64), Entry>,
     arrivals: u64,
     crashes: Crashes,
-    /// Per answer, by its digest: it breaks the contract of its node.
+    /// By digest of the answer: true if the answer breaks the contract of its node.
     invalid: BTreeSet<Digest>,
 }
 
@@ -203,7 +203,7 @@ impl<'s> SimulatedRun<'s> {
         self.crash_if_due();
     }
 
-    /// Forgets everything but the journal where the case says so, and rebuilds the run from it.
+    /// Rebuilds the run from the journal at the crash points of the case.
     fn crash_if_due(&mut self) {
         let is_due = match &mut self.crashes {
             Crashes::Always => true,
@@ -263,7 +263,7 @@ impl<'s> SimulatedRun<'s> {
                 self.trace.answers.push((self.now, node.to_string(), verdict.as_str()));
                 self.decide(RunInput::KeptAnswer { node, holds });
             }
-            // It takes no time, so it cannot be late.
+            // A collector takes no time, so its result cannot be late.
             Entry::Collected { node, attempt, .. } if !self.run.is_current(&node, attempt) => {}
             Entry::Collected { node, attempt, outcome } => {
                 let result = self.result(&node, attempt, *outcome)?;
@@ -283,7 +283,7 @@ impl<'s> SimulatedRun<'s> {
     fn answer(&mut self, answer: AnswerScript) -> Result<(), CaseError> {
         let AnswerScript { node, value, invalid, id, .. } = answer;
         let (node, holds) = (NodeId::from(node.as_str()), !invalid);
-        // What is invalid has no value of its own: an answer is found again by its digest.
+        // An invalid answer has no value, so the digest identifies the answer.
         let value = if invalid { serde_json::json!({"invalid": self.arrivals}) } else { value };
         let output = output(&value)?;
         self.arrivals += 1;
@@ -436,7 +436,7 @@ impl<'s> SimulatedRun<'s> {
         );
     }
 
-    /// The deadline of a wait, and the answers that it kept.
+    /// Deadline and kept answers of a wait.
     fn schedule_deadline(&mut self, request: &HumanRequest) {
         let node = request.node.clone();
         let number = self.run.instance(&node).map_or(0, |instance| instance.requests);

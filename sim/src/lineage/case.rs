@@ -1,4 +1,4 @@
-//! The form of a lineage case: a plan, the functions of its steps, the outside world, and revisions.
+//! Format of a lineage case: a plan, the functions of its steps, the outside world, and revisions.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ pub(super) struct Revision {
     pub(super) measure: Option<Measure>,
 }
 
-/// What a revision measures against the one before.
+/// Measures of a revision against the preceding one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Measure {
@@ -100,9 +100,9 @@ pub(super) enum Op {
         #[serde(default)]
         value: Value,
     },
-    /// Changes a field of the plan, which no identity holds.
+    /// Changes a field of the plan outside of every identity.
     Plan {},
-    /// Changes the order of the nodes, which no identity holds.
+    /// Changes the order of the nodes, which is outside of every identity.
     Reorder {},
     Rename {
         from: NodeId,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::function::Content;
 
-/// What a rule asks of a value. The method and its confidence play no part.
+/// Rule over a value. Method and confidence have no effect.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Spec {
@@ -20,7 +20,7 @@ struct Spec {
     lacks: Vec<String>,
 }
 
-/// Whether the content passes every rule of the list.
+/// True if the content satisfies every rule of the list.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub(super) fn passes(contract: &Value, content: &Content) -> Result<bool, serde_
 impl Spec {
     fn passes(&self, content: &Content) -> bool {
         let value = &content.value;
-        // The text of JSON content is its canonical form, but that of a string is the string.
+        // JSON content is checked as canonical text, except a string, which is checked as is.
         let text = value.as_str().unwrap_or(&content.bytes);
         self.has.iter().all(|path| project(value, path).is_some())
             && self.kinds.iter().all(|(path, kind)| project(value, path).is_some_and(|at| is_kind(at, kind)))

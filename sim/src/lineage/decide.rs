@@ -17,7 +17,7 @@ use super::step::{Step, shape};
 use super::world::{Bound, Decided, Identity, Published, RunName, World};
 use crate::graph::CaseError;
 
-/// What a step works with in this revision.
+/// Inputs of a step in this revision.
 struct Work {
     manifest: Manifest,
     world: Option<String>,
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// A step that is not looked at further.
+    /// A step whose decision needs no further examination.
     fn undecided(&self, step: &Step, decision: Decision<RunName>) -> Result<Decided, CaseError> {
         Ok(Decided {
             decision,
@@ -109,7 +109,7 @@ impl World {
         self.instances.get(id).map_or(0, |instance| instance.generation)
     }
 
-    /// Resolves the inputs of a step; the inner error names a reference that leads nowhere.
+    /// Resolves the inputs of a step; the inner error names an unresolvable reference.
     fn work(&self, step: &Step) -> Result<Result<Work, String>, CaseError> {
         let (mut values, mut received) = (BTreeMap::new(), BTreeMap::new());
         for (name, reference) in &step.refs {
@@ -137,7 +137,7 @@ impl World {
         Ok(Ok(Work { manifest, world, identity, values, lineage }))
     }
 
-    /// The manifest with the token that the bound result saw, if that is the bound work; else with the token of now.
+    /// The manifest with the token of the bound result, if the work is the bound work; otherwise with the current token.
     fn sampled_manifest(
         &self,
         step: &Step,
@@ -188,7 +188,7 @@ impl World {
         Ok(lineage::lineage(reuse, &edges))
     }
 
-    /// The decision that a person's artifact makes; a dropped one makes none.
+    /// Decision for a step with a person's artifact; `None` without an artifact, or for a dropped one.
     fn overridden(&mut self, step: &Step, work: &Work, beyond: &Frontier) -> Option<Decided> {
         let edit = self.edits.get(&step.id)?.clone();
         let reuse = work.identity.reuse;
@@ -247,7 +247,7 @@ impl World {
         self.instances.entry(step.id.clone()).or_default().set(outcome);
     }
 
-    /// A result that stands, or was just bound.
+    /// Decides for a result that stands, or was just bound.
     fn bound(&mut self, step: &Step, work: Work, bound: Bound, beyond: Frontier) -> Decided {
         let key = (self.domain.clone(), step.id.clone());
         let reuse = work.identity.reuse;
@@ -335,7 +335,7 @@ impl World {
 /// Facts about a record in the simulated store.
 struct LookedUp {
     retracted: bool,
-    /// The stored content, if its bytes give the digest.
+    /// The stored content, if the stored bytes match the digest.
     content: Option<Content>,
     satisfies: bool,
 }

@@ -1,4 +1,4 @@
-//! What a step computes: an expression over its parameters, references, fields and source.
+//! Functions of steps: an expression over parameters, references, fields and source.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,12 @@ pub(super) enum Function {
     Hash(Vec<Function>),
 }
 
-/// What an execution sees.
+/// Inputs of an execution.
 pub(super) struct Scope<'a> {
     pub(super) node: &'a Map<String, Value>,
     pub(super) refs: &'a BTreeMap<String, Value>,
     pub(super) source: &'a Value,
-    /// Executions of the function so far, this one included.
+    /// Number of executions of the function, this one included.
     pub(super) execution: u64,
 }
 
@@ -90,7 +90,7 @@ impl Function {
     }
 }
 
-/// A string as it is, anything else as canonical JSON.
+/// A string as is, any other value as canonical JSON.
 fn spelled(value: &Value) -> Result<String, JsonError> {
     match value {
         Value::String(text) => Ok(text.clone()),
@@ -110,7 +110,7 @@ fn sorted(value: Value) -> Value {
     Value::Array(items)
 }
 
-/// A value as its medium holds it.
+/// The value, converted to its medium.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Content {
     pub(super) media: String,

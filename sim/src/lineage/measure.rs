@@ -14,7 +14,7 @@ use super::world::{Decided, Published, World};
 /// Decisions by step.
 pub(super) type Decisions = BTreeMap<NodeId, Decided>;
 
-/// Compares the decisions of `world` with those before.
+/// Compares the decisions of `world` with the preceding decisions.
 pub(super) fn measure(world: &World, steps: &[Step], before: &Decisions, asked: &Measure) -> Value {
     let reach = Reach::new(steps, &asked.changed);
     let now = &world.decided;
@@ -63,7 +63,7 @@ fn text_of(published: &Published) -> String {
     published.content.value.as_str().unwrap_or(&published.content.bytes).to_owned()
 }
 
-/// Share of the steps that `has` holds for; `of_nothing` if there are none.
+/// Share of the steps that satisfy `has`; `of_nothing` without steps.
 fn share<T>(of: &[T], has: impl Fn(&T) -> bool, of_nothing: u64) -> Value {
     ratio(of.iter().filter(|item| has(item)).count(), of.len(), of_nothing)
 }
@@ -120,7 +120,7 @@ fn model_calls(world: &World, steps: &[Step], last: Option<&NodeId>) -> u64 {
     steps.iter().filter(counted).count() as u64
 }
 
-/// Share of references whose step was made from the value that it would receive now.
+/// Share of references whose step was made from the current value of the reference.
 fn consistency(world: &World, steps: &[Step]) -> Value {
     let (mut consistent, mut all) = (0, 0);
     for step in steps {

@@ -13,7 +13,7 @@ use super::step::{Step, shape};
 use super::world::{Edit, World};
 use crate::graph::CaseError;
 
-/// Why an operation was refused, if it was.
+/// Reason for refusing an operation; `None` if the operation was applied.
 pub(super) type Refusal = Option<String>;
 
 impl World {
@@ -153,7 +153,7 @@ impl World {
         None
     }
 
-    /// An answered question is none any more; the step stays without artifact until it is decided again.
+    /// Marks an answered step as waiting; the step has no artifact until its next decision.
     fn forget_question(&mut self, node: &NodeId) {
         if let Some(decided) =
             self.decided.get_mut(node).filter(|decided| decided.decision == Decision::Asked)
@@ -163,7 +163,7 @@ impl World {
     }
 }
 
-/// Sets a field; null removes it.
+/// Sets a field; null removes the field.
 fn set(fields: &mut Map<String, Value>, name: &str, value: Value) {
     if value.is_null() {
         fields.remove(name);
@@ -186,7 +186,7 @@ fn rename_uses(fields: &mut Map<String, Value>, from: &NodeId, to: &NodeId) {
     }
 }
 
-/// Moves what is under `from` to `to`; what was there is dropped.
+/// Renames the entry `from` to `to`, replacing an existing entry.
 fn move_key<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, from: &K, to: &K) {
     map.remove(to);
     if let Some(value) = map.remove(from) {

@@ -22,7 +22,7 @@ pub(super) struct Reference {
     pub(super) template: Option<String>,
 }
 
-/// A step with the fields that count.
+/// A step, reduced to the fields of its identity.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) id: NodeId,
@@ -34,7 +34,7 @@ pub(super) struct Step {
     pub(super) effect: Effect,
     pub(super) idem: Idempotency,
     pub(super) reusable: bool,
-    /// The contract, and its canonical text.
+    /// The contract with its canonical text.
     pub(super) contract: (Value, Json),
 }
 

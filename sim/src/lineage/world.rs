@@ -1,4 +1,4 @@
-//! Everything that outlives a revision: the plan, the sources, records, overrides, the run, and what was decided last.
+//! State that outlives a revision: the plan, the sources, records, overrides, the run, and the last decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::graph::CaseError;
 /// Id of a run, as written.
 pub(super) type RunName = String;
 
-/// A result that the engine bound to a step, with its own copy of the content.
+/// A result that the engine bound to a step, with a separate copy of the content.
 #[derive(Debug, Clone)]
 pub(super) struct Bound {
     pub(super) content: Content,
@@ -25,7 +25,7 @@ pub(super) struct Bound {
     pub(super) receipt: Digest,
 }
 
-/// What was decided about a step.
+/// Last decision about a step.
 #[derive(Debug, Clone)]
 pub(super) struct Decided {
     pub(super) decision: Decision<RunName>,
@@ -37,7 +37,7 @@ pub(super) struct Decided {
     pub(super) frontier: Frontier,
 }
 
-/// Identity of a step whose inputs could be resolved.
+/// Identity of a step with resolved inputs.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
     pub(super) inputs: Digest,
@@ -45,18 +45,18 @@ pub(super) struct Identity {
     pub(super) received: Received,
 }
 
-/// What the steps below see.
+/// Value passed to dependent steps.
 #[derive(Debug, Clone)]
 pub(super) struct Published {
     pub(super) artifact: Digest,
     pub(super) content: Content,
     pub(super) lineage: Digest,
     pub(super) receipt: Digest,
-    /// What the artifact was made from: of an override, at its base.
+    /// Inputs of the artifact; for an override, the inputs at its base.
     pub(super) received: Received,
 }
 
-/// An edited artifact, and its content.
+/// An edited artifact with its content.
 #[derive(Debug, Clone)]
 pub(super) struct Edit {
     pub(super) pin: Override,
@@ -99,7 +99,7 @@ impl World {
         Ok(world)
     }
 
-    /// Adds a step. Its function is the one that it is first given.
+    /// Adds a step. The first given function of a step stays.
     pub(super) fn add(&mut self, mut fields: Map<String, Value>) -> Result<(), CaseError> {
         let id = Step::read(&fields)?.id;
         fields.entry("fn").or_insert_with(|| Value::from(id.as_str()));

@@ -9,7 +9,7 @@ use crate::cli::exit::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct Bounds {
-    /// Highest impact allowed: 0 observe, 1 operate, 2 control [default: that of the policy, 1]
+    /// Highest impact allowed: 0 observe, 1 operate, 2 control [default: default_intent of the policy, 1]
     #[arg(long, value_name = "0..2", allow_negative_numbers = true, value_parser = intent)]
     pub(crate) intent: Option<u8>,
     /// Scope: the tools that the run may call

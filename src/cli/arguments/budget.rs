@@ -82,7 +82,7 @@ pub(crate) fn amount(text: &str) -> Result<Amount, String> {
     text.parse().map_err(|error: ostler_kernel::ledger::AmountError| error.to_string())
 }
 
-/// Parses the amount that a budget of tokens or money grows by. The plus says that it is no new total.
+/// Parses the amount that a budget of tokens or money grows by. The plus tells an increment from a new total.
 pub(crate) fn raise(text: &str) -> Result<Amount, String> {
     let (sign, more) = text.strip_prefix('+').map_or(("", text), |more| ("+", more));
     match amount(more)? {

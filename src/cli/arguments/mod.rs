@@ -37,7 +37,7 @@ pub(crate) struct Globals {
 #[derive(Debug, Clone)]
 pub(crate) struct ExtraModel {
     pub(crate) name: String,
-    /// As another command names it, such as `scripted:/work/a.yaml`; none for a model of the configuration.
+    /// Model as another command names a file, such as `scripted:script.yaml`; none for a model of the configuration.
     pub(crate) file: Option<String>,
     pub(crate) config: ModelConfig,
 }

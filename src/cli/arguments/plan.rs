@@ -62,7 +62,7 @@ fn params_by_name(params: Vec<(String, String)>) -> Result<BTreeMap<String, Stri
     Ok(given)
 }
 
-/// The built-in tools, those of the configured models, and the accepted ones of MCP servers. A model that cannot be set up is reported when the system starts.
+/// The built-in tools, the tools of configured models, and the accepted tools of MCP servers. A model that cannot be set up is reported when the system starts.
 pub(crate) fn tools(config: &Config) -> Vec<Arc<dyn Tool>> {
     let mut tools = builtin(&config.tools, None);
     tools.extend(config.models().iter().flat_map(Models::tools));

@@ -172,7 +172,7 @@ enum Command {
     /// Put an artifact of your own in the place of a node's result
     ///
     /// Opens a run of the same plan in which the node ends with your artifact. What depends on it is
-    /// executed; everything else has the result it had. Edits stay in further reruns. --dry-run prints what
+    /// executed; every other node keeps its result. Edits stay in further reruns. --dry-run prints what
     /// would be executed, and changes nothing.
     #[command(
         after_help = "Examples:\n  ostler edit @last criteria --file criteria.json\n  ostler edit @last criteria --file criteria.txt --text --dry-run"
@@ -187,7 +187,7 @@ enum Command {
         after_help = "Examples:\n  ostler explain @last\n  ostler explain @last memo\n  ostler explain @last --against 0198f3c2"
     )]
     Explain(explain::ExplainArgs),
-    /// Show what a result rests on, or who used it
+    /// Show the nodes behind a result, or the nodes that used a result
     ///
     /// A tree of nodes with their results, and the run in which each result was made. --down also looks
     /// through other runs that reused the result.
@@ -206,7 +206,7 @@ enum Command {
     /// List the approvals that wait for a person, in all runs
     ///
     /// Each approval is listed with its content, its deadline, and the commands that answer it.
-    /// With --grants: what `ostler approve --also` allows without a question each.
+    /// With --grants: the grants in force, which `ostler approve --also` makes.
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Examples:\n  ostler approvals\n  ostler approvals --grants\n  ostler approvals revoke g1"
@@ -262,7 +262,7 @@ enum Command {
     /// Answer a node that waits for a value from outside
     ///
     /// The value becomes the result of a node of kind wait, if it passes the contract of the node. An answer
-    /// that comes before the node waits is kept until it does. A refused answer never harms the run.
+    /// that comes before the node waits is kept until then. A refused answer never harms the run.
     #[command(
         after_help = "Example:\n  ostler answer @last payment --value '{\"status\": \"paid\"}' --id event-17"
     )]
@@ -288,7 +288,7 @@ enum Command {
         after_help = "Examples:\n  ostler spawn auditor\n  ostler spawn lawyer --client acme --domain legal --oversight supervised --can review"
     )]
     Spawn(spawn::SpawnArgs),
-    /// Show the verdicts of the gate, or verify that none was changed
+    /// Show the verdicts of the gate, or verify their integrity
     ///
     /// One line for each call of a tool: allowed, denied, or held for a person. The verdicts of a run are a
     /// chain of hashes; --verify checks every chain, and exits with 4 if one is broken.
@@ -298,7 +298,7 @@ enum Command {
     Audit(audit::AuditArgs),
     /// Stop all new calls of tools, or let them go on
     ///
-    /// A lockdown holds until it is ended, also after a restart. Calls that run already end as usual; nodes
+    /// A lockdown holds until `ostler lockdown off`, also after a restart. Calls that run already end as usual; nodes
     /// whose call is stopped fail.
     #[command(after_help = "Examples:\n  ostler lockdown on\n  ostler lockdown off")]
     Lockdown(lockdown::LockdownArgs),
@@ -469,7 +469,7 @@ fn without_variables(mut command: clap::Command, ignores: impl Fn(&OsStr) -> boo
 }
 
 impl Cli {
-    /// Returns whether the command only reads: nothing has changed if its output is lost.
+    /// True if the command only reads: lost output loses no change.
     pub(crate) fn only_reads(&self) -> bool {
         match &self.command {
             Command::Approvals(args) => args.only_reads(),

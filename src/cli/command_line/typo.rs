@@ -131,7 +131,7 @@ fn suggest(mut error: clap::Error, words: &[String]) -> clap::Error {
 fn unquoted(words: &[String], at: usize, command: &str) -> Option<String> {
     let from = words.iter().position(|word| word == command)? + 1;
     let first = words.get(at).filter(|word| !word.starts_with('-') && from <= at)?;
-    // The words around the unexpected one, as far as none is an option.
+    // Words around the unexpected word, up to the nearest option on each side.
     let start =
         words[from..at].iter().rposition(|word| word.starts_with('-')).map_or(from, |dash| from + dash + 1);
     let goal = words[start..].iter().take_while(|word| !word.starts_with('-'));

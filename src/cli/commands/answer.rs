@@ -64,7 +64,7 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs) -> Result<u8, Fa
     go_on(session, &mut signals, globals, before, done, &mut out).await.map(answered)
 }
 
-/// True if the sender has done all that there is to do.
+/// True if the sender need not send the answer again.
 fn is_taken(verdict: AnswerVerdict) -> bool {
     matches!(verdict, AnswerVerdict::Accepted | AnswerVerdict::Kept | AnswerVerdict::Duplicate)
 }

@@ -22,7 +22,7 @@ use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(crate) struct ApprovalsArgs {
-    /// List the grants in force instead: what `ostler approve --also` allows without a question each
+    /// List the grants in force, which `ostler approve --also` made, and no approvals
     #[arg(long)]
     grants: bool,
     #[command(subcommand)]

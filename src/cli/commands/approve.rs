@@ -30,7 +30,7 @@ use crate::cli::session::approval_prompt::{Reply, TypedLines};
 use crate::cli::session::signals::{ContinueSignal, Signals};
 use crate::cli::session::{AccessMode, Session, approval_prompt, watch_run};
 
-/// Pairs of letters compared to find the meant node.
+/// Most pairs of letters compared in the search for a node of a similar name.
 const PAIRS_MAX: usize = 100_000;
 
 /// Minimum hex digits of `--digest`.
@@ -74,7 +74,7 @@ pub(crate) struct ApproveArgs {
     /// * stands for any further words
     #[arg(long, value_name = "PATTERN", requires = "valid", value_parser = granted)]
     also: Option<String>,
-    /// How long --also holds, at most 24h
+    /// Time for which --also holds, at most 24h
     #[arg(id = "valid", long = "for", value_name = "TIME", requires = "also", value_parser = validity)]
     valid: Option<NonZeroU32>,
 }
@@ -101,7 +101,7 @@ pub(crate) async fn reject(globals: &Globals, args: AnswerArgs) -> Result<u8, Fa
     answer(globals, args, Given { decision: Decision::Reject, raise: None, also: None }).await
 }
 
-/// The decision, and what comes with it.
+/// Decision, note, budget and grant of one answer.
 struct Given {
     decision: Decision,
     raise: Option<Raise>,

@@ -29,20 +29,22 @@ pub(crate) struct AuditArgs {
     /// Continue with the verdicts to come
     #[arg(short, long, conflicts_with = "verify")]
     follow: bool,
-    /// Check that no verdict was changed, removed or inserted
+    /// Check the hash chains: no verdict was changed or inserted, none removed before the last
     #[arg(long)]
     verify: bool,
 }
 
-/// Time between looks for new runs.
-const LOOKS: Duration = Duration::from_secs(1);
+/// Time between two requests for the list of runs.
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The verdicts of one run.
 #[derive(Default)]
 struct Verdicts {
     run: String,
-    /// Verdicts to check; none if they are only printed.
+    /// Verdicts to check; empty unless `verifies` is set.
     kept: Vec<GateVerdict>,
+    /// Records of verdicts that this program cannot read.
+    unreadable: usize,
     verifies: bool,
     json: bool,
 }
@@ -52,7 +54,10 @@ impl View for Verdicts {
         if line.kind != "gate_verdict" {
             return;
         }
-        let Ok(verdict) = serde_json::from_value::<GateVerdict>(line.body.clone()) else { return };
+        let Ok(verdict) = serde_json::from_value::<GateVerdict>(line.body.clone()) else {
+            self.unreadable += 1;
+            return;
+        };
         if self.verifies {
             self.kept.push(verdict);
         } else if self.json {
@@ -69,7 +74,7 @@ impl View for Verdicts {
     }
 }
 
-/// Cells of the columns of nodes and tools.
+/// Width of the columns of nodes and tools, in terminal cells.
 const NAME_COLUMNS: usize = 16;
 
 fn described(run: &str, at_ms: i64, verdict: &GateVerdict, out: &Out) -> String {
@@ -139,7 +144,7 @@ async fn all(
     if args.verify { report(&checked, globals.json, out) } else { Ok(code::SUCCEEDED) }
 }
 
-/// Prints verdicts as they come, until the command is ended.
+/// Prints new verdicts of all runs until the command is ended.
 async fn follow_all(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
     let mut seen = std::collections::BTreeMap::new();
     while !out.is_closed() {
@@ -148,7 +153,7 @@ async fn follow_all(session: &mut Session, globals: &Globals, out: &mut Out) -> 
             let mut verdicts = Verdicts { run, json: globals.json, ..Verdicts::default() };
             show(session, &mut verdicts, after, "now", out).await?;
         }
-        tokio::time::sleep(LOOKS).await;
+        tokio::time::sleep(LIST_INTERVAL).await;
     }
     Ok(code::SUCCEEDED)
 }
@@ -183,7 +188,16 @@ async fn show(
 /// Reports the chains; a broken one is an error.
 fn report(checked: &[Verdicts], json: bool, out: &mut Out) -> Result<u8, Failure> {
     let (mut total, mut broken) = (0, 0);
-    for Verdicts { run, kept, .. } in checked {
+    for Verdicts { run, kept, unreadable, .. } in checked {
+        if *unreadable > 0 {
+            broken += 1;
+            if json {
+                out.json(&json!({"type": "unreadable", "run": run, "verdicts": unreadable}));
+            } else {
+                out.line(format!("run {run}: {} cannot be read", plural(*unreadable, "verdict")));
+            }
+            continue;
+        }
         match verify_verdicts(kept) {
             Ok(count) => total += count,
             Err(place) => {

@@ -16,7 +16,7 @@ use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::{path_segment, read_body};
 use crate::cli::session::{AccessMode, Session};
 
-/// Lines of one difference that are printed.
+/// Most printed lines of one difference.
 const LINES_MAX: usize = 40;
 
 #[derive(Debug, Args)]
@@ -69,7 +69,7 @@ async fn print_differences(
         say(globals, out, node, &format!("{} -> {}; {work}", word(old), word(new)), &lines);
     }
     if !globals.json {
-        out.line(format!("equal results: {equal}"));
+        out.line(format!("equal nodes: {equal}"));
     }
     Ok(())
 }
@@ -103,7 +103,7 @@ async fn artifact(session: &mut Session, run: &str, node: &str) -> Result<String
     })
 }
 
-/// The lines between the common beginning and the common end: `-` before those that went, `+` before those that came.
+/// The lines between the common beginning and the common end: `-` before removed lines, `+` before added lines.
 fn changed_lines(before: &str, after: &str) -> Vec<String> {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let same = before.iter().zip(&after).take_while(|(old, new)| old == new).count();

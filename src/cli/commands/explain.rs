@@ -34,7 +34,7 @@ pub(crate) struct ExplainArgs {
     against: Option<String>,
 }
 
-/// What the records say about a node.
+/// State, reuse decision and result of a node, from the records of its run.
 #[derive(Debug, Default)]
 pub(super) struct NodeFate {
     pub(super) state: String,
@@ -45,7 +45,7 @@ pub(super) struct NodeFate {
     pub(super) decided: Option<Value>,
     /// The record of the kind `result_recorded`.
     pub(super) recorded: Option<Value>,
-    /// Number of the record of the kind `result_recorded`.
+    /// Sequence number of `recorded`.
     pub(super) recorded_seq: u64,
     /// Digest of the result.
     pub(super) artifact: Option<String>,
@@ -95,7 +95,7 @@ impl View for Fates {
 }
 
 impl Fates {
-    /// Why the node is in its state, in words.
+    /// The reason for the state of a node, in words.
     pub(super) fn why(&self, fate: &NodeFate) -> String {
         let decided = || match &fate.decided {
             Some(decided) if decided["decision"] == "recomputed" => {
@@ -116,12 +116,11 @@ impl Fates {
         }
     }
 
-    /// Recomputed nodes that nothing above them explains, with the recomputed nodes below them.
+    /// Recomputed nodes with a change of their own, not of an input: id, change, and number of recomputed nodes below.
     fn root_causes(&self) -> Vec<(&str, String, usize)> {
         let changed = |node: &str| {
-            let decided = self.nodes.get(node)?.decided.as_ref()?;
-            let why = decided["why"].as_str().filter(|why| !matches!(*why, "no_record" | "not_reusable"))?;
-            Some((why, decided["words"].as_str().unwrap_or_default()))
+            let decided = self.nodes.get(node)?.decided.as_ref().filter(|decided| is_changed(decided))?;
+            Some((decided["why"].as_str()?, decided["words"].as_str().unwrap_or_default()))
         };
         let roots = self.nodes.keys().filter_map(|node| {
             let (why, words) = changed(node)?;
@@ -166,19 +165,18 @@ async fn print_explanation(
     args: &ExplainArgs,
     out: &mut Out,
 ) -> Result<(), Failure> {
-    let (run, fates) = fates(session, &args.run, out).await?;
+    let (run, mut fates) = fates(session, &args.run, out).await?;
     if let Some(node) = args.node.as_ref().filter(|node| !fates.nodes.contains_key(*node)) {
         return Err(Failure::invalid(format!(
             "run {run} has no node {node}; `ostler show {run}` lists its nodes"
         )));
     }
     let other = match &args.against {
-        Some(other) => Some(fates_with_records(session, other, out).await?),
+        Some(other) => {
+            add_records(session, &mut fates, out).await?;
+            Some(fates_with_records(session, other, out).await?)
+        }
         None => None,
-    };
-    let fates = match other {
-        Some(_) => fates_with_records(session, &args.run, out).await?,
-        None => fates,
     };
     let shown = fates.nodes.iter().filter(|(node, _)| args.node.as_ref().is_none_or(|only| only == *node));
     let columns = shown.clone().map(|(node, _)| width(node)).max().unwrap_or(0).min(out.name_width(NAME_MAX));
@@ -210,7 +208,7 @@ const NAME_MAX: usize = 28;
 
 const WORD_COLUMNS: usize = 10;
 
-/// The state of a node; of an executed one, how it came by its result.
+/// The state of a node; for an executed node, the origin of its result.
 pub(super) fn word(fate: &NodeFate) -> &str {
     let decision = fate.decided.as_ref().and_then(|decided| decided["decision"].as_str());
     match (fate.state.as_str(), decision) {
@@ -250,13 +248,18 @@ async fn read_records(
     read.map_err(|refused| connection_lost(refused, run))
 }
 
-/// The fates of a run, with the records of reused results, which are in the runs that executed the work.
+/// The fates of a run. The records of reused results come from the runs that executed the work.
 pub(super) async fn fates_with_records(
     session: &mut Session,
     run: &str,
     out: &mut Out,
 ) -> Result<Fates, Failure> {
     let (_, mut fates) = fates(session, run, out).await?;
+    add_records(session, &mut fates, out).await?;
+    Ok(fates)
+}
+
+async fn add_records(session: &mut Session, fates: &mut Fates, out: &mut Out) -> Result<(), Failure> {
     let origin = |fate: &NodeFate| Some(fate.decided.as_ref()?["from"]["run"].as_str()?.to_owned());
     let runs: BTreeSet<String> = fates.nodes.values().filter_map(origin).collect();
     for run in runs {
@@ -270,7 +273,7 @@ pub(super) async fn fates_with_records(
             }
         }
     }
-    Ok(fates)
+    Ok(())
 }
 
 /// Recorded results by their number.
@@ -289,7 +292,7 @@ impl View for Records {
     }
 }
 
-/// What a node worked with here and not there.
+/// First difference between the work of a node in two runs.
 pub(super) fn difference(here: &NodeFate, there: Option<&NodeFate>) -> String {
     let Some(there) = there else { return "only in this run".to_owned() };
     match (here.recorded.as_ref().and_then(manifest), there.recorded.as_ref().and_then(manifest)) {

@@ -16,7 +16,7 @@ use crate::cli::output::labels::short_id;
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::{AccessMode, Session};
 
-/// Other runs that are looked through, the newest first.
+/// Most other runs that are searched, the newest first.
 const RUNS_READ_MAX: usize = 200;
 
 #[derive(Debug, Args)]
@@ -27,10 +27,10 @@ pub(crate) struct LineageArgs {
     /// The node
     #[arg(value_parser = node_name)]
     node: String,
-    /// What the result rests on
+    /// Show the nodes behind the result
     #[arg(long, conflicts_with = "down")]
     up: bool,
-    /// Who used the result, in this run and in others
+    /// Show the nodes that used the result, in this run and in others
     #[arg(long)]
     down: bool,
 }
@@ -112,7 +112,7 @@ impl Fates {
     }
 }
 
-/// Prints a node and everything above or below it as a tree; a node that was shown before is not unfolded again.
+/// Prints a node and everything above or below it as a tree; the second mention of a node is not unfolded.
 fn print_related(
     globals: &Globals,
     out: &mut Out,

@@ -13,7 +13,7 @@ use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(crate) struct LockdownArgs {
-    /// on stops calls, off lets them go on; without it, the state is shown
+    /// on stops new calls, off allows calls again; without an argument, the state is shown
     #[arg(value_name = "on|off")]
     wanted: Option<Wanted>,
 }

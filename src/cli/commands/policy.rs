@@ -32,7 +32,7 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Check the policy of the configuration, and show what it holds
+    /// Check the policy of the configuration, and show its rules
     #[command(after_help = "Example:\n  ostler policy check")]
     Check,
     /// Show the verdict on a call, and the check that decides it
@@ -42,13 +42,13 @@ enum What {
     Explain(ExplainArgs),
     /// Put the policy of the configuration in force in a running process
     ///
-    /// All of it or nothing: a policy with a fault changes nothing. Verdicts from then on are by the new
-    /// policy; what people approved before is shown to them again.
+    /// A policy with a fault changes nothing. Later verdicts are by the new policy; earlier approvals
+    /// are asked for again.
     #[command(after_help = "Example:\n  ostler policy reload")]
     Reload,
     /// Compare verdicts on the calls of a file with the expected ones
     ///
-    /// A line has a `tool`, its `params`, `scope` and `intent` if they are not the default, and as `expect`
+    /// A line has a `tool`, `params`, optionally `scope` and `intent`, and as `expect`
     /// the code of the verdict: OK, or a code such as PATH_ESCAPE.
     #[command(after_help = "Example:\n  ostler policy test verdicts.jsonl")]
     Test(TestArgs),
@@ -58,7 +58,7 @@ enum What {
 struct ExplainArgs {
     /// The tool
     tool: String,
-    /// Its parameters, as a JSON object
+    /// Parameters of the call, as a JSON object
     #[arg(default_value = "{}")]
     params: String,
     #[command(flatten)]
@@ -74,7 +74,7 @@ struct TestArgs {
     workspace: PathBuf,
 }
 
-/// Bytes of a file of expected verdicts.
+/// Largest file of expected verdicts, in bytes.
 const TEST_BYTES_MAX: u64 = 16 << 20;
 
 /// An expected verdict.

@@ -38,7 +38,7 @@ pub(crate) async fn rerun(globals: &Globals, args: RerunArgs) -> Result<u8, Fail
     open_and_watch(globals, &path, &RerunRequest { from: args.from }, args.watch, args.metrics).await
 }
 
-/// Opens the run that a request asks for, and shows it.
+/// Opens the requested run, and shows its progress.
 pub(super) async fn open_and_watch<R: serde::Serialize + Sync>(
     globals: &Globals,
     path: &str,

@@ -181,7 +181,7 @@ struct CaseResult {
     difference: Option<String>,
 }
 
-/// What `sim` made of a case.
+/// Output of a simulation for one case.
 fn simulated(result: Result<graph::CaseResult, graph::BadCase>) -> Result<CaseResult, String> {
     let result = result.map_err(|error| error.to_string())?;
     let (has_expect, difference) = (result.expected.is_some(), result.difference());

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use clap::Args;
+use ostler_kernel::run::Undone;
+use ostler_server::wire::Summary;
 
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::run_name;
@@ -12,7 +14,7 @@ use crate::cli::commands::change_node::post;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::Out;
 use crate::cli::session::signals::Signals;
-use crate::cli::session::watch_run::{Watch, watch};
+use crate::cli::session::watch_run::{Watch, WatchEnd, close_watch, watch_one};
 use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
@@ -40,9 +42,20 @@ pub(crate) async fn undo(globals: &Globals, args: UndoArgs) -> Result<u8, Failur
         return session.stop_with(refused).await;
     }
     let what = Watch::from(&before, globals.json, WatchOptions::default());
-    // The outcome of the run stays what it was; what counts is whether its effects are undone.
-    match watch(session, &mut signals, what, &mut out).await? {
-        code::FAILED if before.status.is_over() => Ok(code::SUCCEEDED),
-        code => Ok(code),
+    let ended = match watch_one(&mut session, &mut signals, what, &mut out).await {
+        Ok(WatchEnd::Settled(code)) => session
+            .summary(&before.run)
+            .await
+            .map(|after| WatchEnd::Settled(if after.status.is_over() { exit_code(&after) } else { code })),
+        ended => ended,
+    };
+    close_watch(session, &mut signals, &before.run, ended).await
+}
+
+/// The undo leaves the outcome of the run, which says nothing about the undo.
+fn exit_code(after: &Summary) -> u8 {
+    match after.undo.as_ref().map(|undo| undo.state) {
+        Some(Undone::Undone) => code::SUCCEEDED,
+        Some(Undone::Partly) | None => code::FAILED,
     }
 }

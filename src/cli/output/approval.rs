@@ -149,7 +149,7 @@ fn file_lines(files: &[FileView], detail: Detail, lines: &mut Vec<String>) {
     }
 }
 
-/// What opened a child run.
+/// The step or tool that opened a child run.
 pub(crate) fn opened_by(parent: &ParentView) -> String {
     format!("opened by step {:?} of {} of run {}", parent.step, parent.node, short_id(&parent.run))
 }

@@ -23,13 +23,13 @@ static MODEL: OnceLock<String> = OnceLock::new();
 /// Commands that take `--model scripted:FILE`.
 const WITH_MODEL: [&str; 6] = ["resume", "approve", "reject", "resolve", "interject", "skip"];
 
-/// The model of each listed run that was asked with the name of a file, by the short id of the run.
+/// Models given as files (`scripted:FILE`), by the short id of the run.
 static RUN_MODELS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Most runs whose model is kept for the commands about them. Further ones are printed without it.
+/// Most runs with a kept model. Commands about further runs are printed without `--model`.
 const RUN_MODELS_MAX: usize = 10_000;
 
-/// Stores the model that a run was asked with by the name of a file: the commands that continue the run name it again.
+/// Stores the model file of a run, so that printed commands which continue the run name the file again.
 pub(crate) fn know_model(run: &str, file: Option<&str>) {
     let Some(file) = file else { return };
     let mut models = RUN_MODELS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ pub(crate) fn know_model(run: &str, file: Option<&str>) {
     }
 }
 
-/// A file of this folder is named as from here.
+/// A file below the working directory is named relative to it.
 fn model_option(model: &str) -> String {
     let here = std::env::current_dir().ok();
     let near = model.split_once(':').and_then(|(provider, file)| {
@@ -105,7 +105,7 @@ pub(crate) fn command(words: &str, names: &[&str], options: &str) -> String {
     command_at(words, names, options, &format!("{model}{}", location()))
 }
 
-/// The model of this command line, else the one that the run was asked with.
+/// The model of this command line, else the stored model of the run.
 fn model_of(names: &[&str]) -> String {
     if let Some(model) = MODEL.get() {
         return model.clone();

@@ -70,7 +70,7 @@ pub(crate) fn reason(reason: &str) -> String {
     text.to_owned()
 }
 
-/// What stood in for an execution, or why a node was executed again; empty if the node has no record to compare with. `decided` is a
+/// Origin of a reused result, or the reason of an execution; empty if the node has no record to compare with. `decided` is a
 /// record of the kind `reuse_decided`.
 pub(crate) fn reuse(decided: &Value) -> String {
     let run = short_id(decided["from"]["run"].as_str().unwrap_or_default());

@@ -100,7 +100,7 @@ pub(crate) async fn open_existing(
     Session::open(globals, Path::new("."), mode).await
 }
 
-/// Pairs of letters compared to find the meant client.
+/// Most pairs of letters compared in the search for a client of a similar name.
 const PAIRS_MAX: usize = 1_000_000;
 
 impl Session {
@@ -253,7 +253,7 @@ impl Session {
         self.with_retry(true, async |client| client.submit(terms, draft).await).await
     }
 
-    /// Tells of a client that has no run yet, if its name is close to that of another client: it may be a typing error.
+    /// Warns if the client has no run yet and a known client has a similar name: the name may be mistyped.
     pub(crate) async fn note_new_client(&mut self, name: &str) {
         if name == CLIENT_DEFAULT {
             return;

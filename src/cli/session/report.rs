@@ -38,7 +38,7 @@ pub(crate) fn print_answer(summary: &Summary, out: &mut Out) {
     }
 }
 
-/// Prints the text of the answer and nothing else; how far it carries, or how the run ended without one, goes to stderr.
+/// Prints only the text of the answer. Doubts about the answer, or the end of a run without an answer, go to stderr.
 pub(crate) fn print_answer_alone(summary: &Summary, out: &mut Out) {
     let Some(answer) = &summary.answer else {
         let how = match summary.waits_for_person() {

@@ -74,13 +74,24 @@ pub(crate) async fn watch(
     out: &mut Out,
 ) -> Result<u8, Failure> {
     let run = watch.run.clone();
-    match watch_one(&mut session, signals, watch, out).await {
+    let ended = watch_one(&mut session, signals, watch, out).await;
+    close_watch(session, signals, &run, ended).await
+}
+
+/// Closes the session of a watched run, and returns the exit code.
+pub(crate) async fn close_watch(
+    session: Session,
+    signals: &mut Signals,
+    run: &str,
+    ended: Result<WatchEnd, Failure>,
+) -> Result<u8, Failure> {
+    match ended {
         Ok(WatchEnd::Settled(code)) => {
             session.close(signals).await?;
             Ok(code)
         }
         Ok(WatchEnd::Interrupted(code)) => {
-            report_interrupt(session, signals, &run).await;
+            report_interrupt(session, signals, run).await;
             Ok(code)
         }
         Err(failure) => {

@@ -47,7 +47,7 @@ const RUNS: Table = TableDefinition::new("rows");
 /// True if the run is closed or parked, time of opening, and the run -> nothing. Lists runs by age without reading all rows.
 const RUNS_BY_AGE: Table = TableDefinition::new("rows_by_age");
 const ACCOUNTS: Table = TableDefinition::new("accounts");
-/// Key of a recorded result -> run and sequence number of its record.
+/// Key of a recorded result -> run and sequence number of the record.
 const RECORDS: Table = TableDefinition::new("records");
 
 type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);

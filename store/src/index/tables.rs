@@ -50,7 +50,7 @@ pub(crate) enum Change {
     CountAct,
     /// Counts a node that failed.
     CountFailed,
-    /// A record was bound to the node. With an identity, it is the newest record of that work.
+    /// A record was bound to the node. With an identity, the record is also the newest of its work.
     Bind {
         node: NodeId,
         reuse: Option<Digest>,
@@ -136,7 +136,7 @@ impl ChangeReader {
     }
 
     /// The change made by `event`; `None` for events without effect on the tables.
-    /// `place` is that of the event.
+    /// `place` is the position of the event.
     pub(crate) fn change(&self, event: &Event, place: RecordPlace, at_ms: Ticks) -> Option<Change> {
         match event {
             Event::RunOpened(opened) => {
@@ -176,8 +176,7 @@ impl ChangeReader {
         }
     }
 
-    /// The changes made by a batch whose first record has number `first`. All charges of the batch are summed up in one change at the
-    /// end.
+    /// Changes made by a batch whose first record has number `first`. The last change sums up all charges of the batch.
     pub(crate) fn changes(
         &self,
         stream: &StreamId,
@@ -209,7 +208,7 @@ pub(crate) struct RecordRow {
     pub(crate) position: u64,
 }
 
-/// Rows of all tables: all rows, or those changed behind the index's mark.
+/// Rows of all tables: all rows, or the rows changed after the index's mark.
 #[derive(Clone, Default)]
 pub(crate) struct Tables {
     pub(crate) runs: HashMap<RunId, RunRow>,

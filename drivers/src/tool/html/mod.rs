@@ -6,12 +6,12 @@ mod writer;
 
 use std::collections::BTreeSet;
 
+use ostler_kernel::text::beginning;
 use reqwest::Url;
 
 use self::entity::decoded;
 use self::token::{Tag, Token, Tokens};
 use self::writer::{Gap, Writer};
-use ostler_kernel::text::beginning;
 
 /// Maximum links in a list; the text has all of them.
 pub const PAGE_LINKS_MAX: usize = 200;

@@ -1,5 +1,5 @@
-//! Guards, expansion, waits and undo: V28 to V31, and the rules of references (V03, V11, V17), tools (V20) and contracts (V08, V09,
-//! V16) as far as they concern them. What is malformed in itself is reported by normalisation.
+//! Rules V28 to V31 for guards, expansion, waits and undo, and the parts of V03, V11, V17 (references), V20 (tools), V08,
+//! V09 and V16 (contracts) that concern these features. Normalisation reports malformed fields.
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::pointer::Pointer;
@@ -127,7 +127,7 @@ fn wait(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Diagnostic>) 
     }
 }
 
-/// V29: an answer is judged while its sender waits, so no rule may call a program, a model or a person.
+/// V29: the sender waits while its answer is judged, so no rule may call a program, a model or a person.
 fn wait_rules(node: &Node, place: &dyn Fn() -> Pointer) -> Option<Diagnostic> {
     let at = node.contract.iter().position(|rule| !matches!(rule.method, Method::Schema | Method::Code))?;
     let detail = format!("contract[{at}] calls something, and the contract of a wait cannot");
@@ -223,7 +223,7 @@ fn bounds(
     }
 }
 
-/// V31 for all nodes: names that only the engine gives.
+/// V31 for all nodes: names reserved for the engine.
 pub(super) fn names(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
     let expands = indexed.plan.nodes.iter().any(|node| lists(node).is_some());
     for (at, node) in indexed.plan.nodes.iter().enumerate() {
@@ -243,7 +243,7 @@ pub(super) fn names(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The most children of a node that expands, or did.
+/// Maximum number of children of an expanding or expanded node.
 fn lists(node: &Node) -> Option<u64> {
     match (node.made.as_deref(), &node.for_each) {
         (Some(Made::Collector { max, .. }), _) => Some(*max),

@@ -48,7 +48,7 @@ pub(super) fn check(
     );
 }
 
-/// The parameters of an undo, which has to work when it is needed.
+/// Parameters of an undo. They must resolve whenever the undo is needed.
 fn undo(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>) -> Vec<Diagnostic> {
     let node = &indexed.plan.nodes[at];
     let (Some(undo), Some(tools)) = (&node.undo, context.settings.tools) else { return Vec::new() };

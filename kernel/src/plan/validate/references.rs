@@ -58,7 +58,7 @@ pub(super) fn check(
     }
 }
 
-/// V03 or V11 for a source that `what` refers to.
+/// V03 or V11 for the source of a reference; `what` names the referring field.
 pub(super) fn source(
     indexed: &IndexedPlan<'_>,
     node: &Node,
@@ -88,7 +88,7 @@ pub(super) fn source(
     Some(Diagnostic::new(DiagnosticCode::V11, &node.id, detail, help))
 }
 
-/// V17 for a path of `what`.
+/// V17 for the path of a reference; `what` names the referring field.
 pub(super) fn check_path(node: &Node, what: &str, path: Option<&str>) -> Option<Diagnostic> {
     let detail = match path {
         None => format!("{what} has no path"),

@@ -92,7 +92,7 @@ impl Input {
     }
 }
 
-/// True for a word such as `/help`, which no model is to be paid for. A path has a second slash.
+/// True for a word such as `/help`, which is sent to no model. A path has a second slash.
 fn is_command(line: &str) -> bool {
     let word = line.strip_prefix('/').unwrap_or_default();
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! What the pages of all experiments share: one HTML file that loads nothing, with the checks first and all figures embedded.
+//! Common parts of the pages of experiments: one HTML file without external resources, with the checks first and all figures embedded.
 
 use std::fmt::Write;
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use crate::cli::output::terminal::{Out, status_line};
 
 const STYLE: &str = include_str!("page.css");
 
-/// A statement that has to hold.
+/// A checked statement about the figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Check {
     pub(super) what: String,
@@ -55,7 +55,7 @@ fn unwritable(file: &Path) -> impl Fn(std::io::Error) -> Failure {
     move |error| Failure::invalid(format!("--html {}: cannot be written: {error}", file.display()))
 }
 
-/// Checks that a page can be written, before the experiment takes its time. An existing page stays until the new one is there.
+/// Checks before a long experiment that its page can be written. An existing page stays until the new page is complete.
 pub(super) fn check_writable(file: &Path) -> Result<(), Failure> {
     OpenOptions::new().create(true).append(true).open(file).map(drop).map_err(unwritable(file))
 }

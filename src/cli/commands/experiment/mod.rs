@@ -35,10 +35,10 @@ enum What {
     /// Replay a corpus of prompt injections, and count what the gate stops
     ///
     /// Runs every pair of a user's task and an injected task of the corpus through the engine, in memory: once
-    /// as a plan whose injected calls take their values from a result that an attacker wrote, once as a
+    /// as a plan with injected calls that take their values from a result of an attacker, once as a
     /// conversation with a scripted model that obeys the injection. The scope is the tools of the user's task,
-    /// the intent its highest impact; a person allows the calls of the task and no others. Then an attacker who
-    /// knows the policy tries detours. Writes one HTML page; --json prints the figures. Exits with 1 if a check
+    /// the intent its highest impact; a person allows the calls of the task and no others. Then an attacker with
+    /// knowledge of the policy tries detours. Writes one HTML page; --json prints the figures. Exits with 1 if a check
     /// fails.
     #[command(
         after_help = "Examples:\n  ostler experiment agentdojo --data agentdojo.json\n  ostler experiment agentdojo --data agentdojo.json --html report.html --json"

@@ -28,9 +28,9 @@ struct ServerLine {
     name: String,
     /// The program, or scheme and host of the address.
     place: String,
-    /// Number of accepted tools; `null`: nobody accepted any yet.
+    /// Number of accepted tools; `null` before the first acceptance.
     tools: Option<usize>,
-    /// The operator who accepted them; `null`: nobody was asked, because the server was new.
+    /// Operator of the last acceptance; `null` if the first start of the server accepted the tools.
     by: Option<String>,
 }
 

@@ -37,9 +37,9 @@ enum What {
     /// Start a server for a moment, and compare its tools with the accepted
     #[command(after_help = "Example:\n  ostler mcp probe git")]
     Probe(ProbeArgs),
-    /// Accept the tools of a server as they are now, after showing what differs
+    /// Accept the present tools of a server, after showing the differences
     ///
-    /// Only an operator can: it needs your operator key, as an approval does.
+    /// The command needs your operator key, as an approval does.
     #[command(
         after_help = "Examples:\n  ostler mcp accept git\n  ostler mcp accept git git_log git_status\n  ostler mcp accept git --yes"
     )]
@@ -110,7 +110,7 @@ async fn probe(globals: &Globals, config: &Config, name: &str) -> Result<u8, Fai
     Ok(code::SUCCEEDED)
 }
 
-/// What differs between the accepted tools of a server and those that it lists.
+/// Differences between the accepted tools of a server and the listed tools.
 fn differences(server: &McpServer, listing: &Listing) -> Vec<Difference> {
     Difference::between(&server.accepted().unwrap_or_default().tools, &listing.tools)
 }

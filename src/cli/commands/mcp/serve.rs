@@ -23,10 +23,10 @@ use crate::cli::session::settings::load_settings;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::{AccessMode, Session};
 
-/// Longest text of a result, in bytes; `read_artifact` gives the rest in parts.
+/// Most bytes of an artifact in one answer of `read_artifact`; further calls read the rest.
 pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Calls that are answered at once; more wait.
+/// Most calls answered at the same time; further calls wait.
 const CALLS_MAX: usize = 32;
 
 #[derive(Debug, Args)]
@@ -35,12 +35,12 @@ pub(super) struct ServeArgs {
     bounds: Bounds,
     #[command(flatten)]
     http: http::HttpArgs,
-    /// Offer a tool that answers approvals: whoever talks to this server may then decide in your place
+    /// Offer a tool that answers approvals: clients of this server may then decide in your place
     #[arg(long)]
     approvals: bool,
 }
 
-/// What answers the calls. The rights of its runs are those of the command line.
+/// Answers the calls. Submitted runs get the rights of the command line.
 struct Served {
     session: Mutex<Session>,
     config: Config,
@@ -49,7 +49,7 @@ struct Served {
     workspace: String,
 }
 
-/// The side that talks, on tasks of the protocol's own. Calls go to [`Served`] on the task of the command.
+/// Protocol side of the server, on tasks of the MCP library. Calls go to [`Served`] on the task of the command.
 #[derive(Clone)]
 struct Talker {
     calls: mpsc::Sender<(tools::Call, Reply)>,
@@ -58,7 +58,7 @@ struct Talker {
 
 type Reply = oneshot::Sender<Result<Value, Failure>>;
 
-/// Highest intent of a program that proves nothing.
+/// Highest intent of a client without a token.
 const INTENT_UNPROVEN_MAX: u8 = 1;
 
 pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Failure> {
@@ -97,7 +97,7 @@ async fn answer_all(served: &Served, mut asked: mpsc::Receiver<(tools::Call, Rep
     }
 }
 
-/// Answers a call. A wait ends when nobody listens any more; what was begun otherwise is done.
+/// Answers a call. An abandoned `wait_for_run` ends; every other call is carried out.
 async fn answer(served: &Served, call: tools::Call, mut reply: Reply) {
     let is_wait = matches!(call, tools::Call::Wait(_));
     let answered = tokio::select! {
@@ -107,7 +107,7 @@ async fn answer(served: &Served, call: tools::Call, mut reply: Reply) {
     let _ = reply.send(answered);
 }
 
-/// Talks until the other side closes the connection, or for ever at an address.
+/// Serves until the client closes the connection; at an address, until the future is dropped.
 async fn talk(talker: Talker, endpoint: Option<http::Endpoint>) -> Result<u8, Failure> {
     if let Some(endpoint) = endpoint {
         return endpoint.serve(talker).await.map(|()| code::SUCCEEDED);
@@ -132,7 +132,7 @@ impl Talker {
 }
 
 impl Talker {
-    /// Asks, and tells of the progress meanwhile if the other side wants to know.
+    /// Asks, and sends progress notifications meanwhile if the client gave a token for progress.
     async fn ask_and_tell(
         &self,
         call: tools::Call,
@@ -179,7 +179,7 @@ impl ServerHandler for Talker {
         let Some(call) = tools::Call::of(&request.name, arguments, self.approvals) else {
             return Err(ErrorData::invalid_params(format!("there is no tool {:?}", request.name), None));
         };
-        // Wrong arguments are an error of the tool, so that a model is told of them.
+        // Wrong arguments are an error of the tool, because clients show such errors to their model.
         let answered = match call.map_err(Failure::invalid) {
             Ok(call) => tokio::select! {
                 answered = self.ask_and_tell(call, &context) => answered,

@@ -116,7 +116,7 @@ pub(crate) struct NodeModel {
     pub(crate) attempt: u64,
     pub(crate) failure: Option<String>,
     pub(crate) reason: String,
-    /// What was reused in the place of an execution, or why the node was executed; empty where that goes without saying.
+    /// Origin of a reused result, or the reason of an execution; empty for a node without a record to compare with.
     pub(crate) reuse: String,
     /// Kind of the request to a person: `before`, `after`, `node`, `in_doubt`.
     pub(crate) ask: String,

@@ -62,7 +62,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
 /// Most expanded nodes with a line.
 const LISTS_MAX: usize = 5;
 
-/// How far the children of expanded nodes are.
+/// Executed and lost children of each expanded node.
 fn list_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let line = |(node, list): (&String, &ListView)| {
         let lost = if list.lost > 0 { format!(", {} lost", list.lost) } else { String::new() };
@@ -75,7 +75,7 @@ fn list_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// What undoing the run has come to.
+/// Progress of the undo, and effects that remain.
 fn undo_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let Some(undo) = &summary.undo else { return Vec::new() };
     let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");

@@ -40,7 +40,7 @@ pub(crate) fn rate_wait_lines(waits: &[RateWaitView], columns: usize) -> Vec<Str
     lines
 }
 
-/// Most waits that are listed.
+/// Most listed waits.
 const WAITS_MAX: usize = 3;
 
 /// Formats the nodes that wait for an answer from outside.

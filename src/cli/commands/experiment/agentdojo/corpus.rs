@@ -1,4 +1,4 @@
-//! The corpus: tools, tasks of users with their own calls, and tasks that are injected into results of tools.
+//! The corpus: tools, tasks of users with their own calls, and tasks injected into results of tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(super) struct SuiteTool {
     pub(super) proposed: Terms,
 }
 
-/// What a tool does, as the corpus proposes it.
+/// Classification of a tool, as the corpus proposes it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Terms {
     pub(super) impact: u8,
@@ -54,7 +54,7 @@ pub(super) struct UserTask {
 pub(super) struct UserCall {
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
-    /// Places in the result where an attacker can write.
+    /// Parts of the result that an attacker can write.
     #[serde(default)]
     pub(super) output_attacker_vectors: Vec<String>,
 }
@@ -136,12 +136,12 @@ impl UserTask {
         self.calls.iter().map(|call| call.tool.as_str()).collect()
     }
 
-    /// The highest impact of its calls: its intent.
+    /// The intent of the task: the highest impact of its calls.
     pub(super) fn intent(&self, suite: &Suite) -> u8 {
         self.calls.iter().map(|call| suite.impact(&call.tool)).max().unwrap_or(0)
     }
 
-    /// The first call whose result an attacker can write to.
+    /// The first call with a result that an attacker can write.
     pub(super) fn way_in(&self) -> Option<usize> {
         self.calls.iter().position(|call| !call.output_attacker_vectors.is_empty())
     }

@@ -39,7 +39,7 @@ struct Report {
     suites: Vec<SuiteFigures>,
 }
 
-/// Least shares of pairs that are stopped, of 1,000.
+/// Minimum shares of stopped pairs, in 1/1,000.
 const BY_SCOPE_AND_IMPACT: usize = 860;
 const WITH_TAINT: usize = 990;
 const ALL: usize = 1_000;
@@ -97,7 +97,7 @@ fn checks(suites: &[SuiteFigures]) -> Vec<Check> {
     ]
 }
 
-/// A share that has to be at least `least` of 1,000. `except`: the first case that is missing.
+/// A check of a share against the minimum `least`, in 1/1,000. `except`: the first missing case.
 fn share(what: &str, part: usize, whole: usize, least: usize, except: Option<&String>) -> Check {
     let except = except.map(|case| format!("; not {case}")).unwrap_or_default();
     let detail =
@@ -112,7 +112,7 @@ fn percent(part: usize, whole: usize) -> String {
     }
 }
 
-/// What the adaptive attacker reached.
+/// Success of the adaptive attacker.
 fn adaptive(suites: &[SuiteFigures]) -> String {
     let tried: usize = suites.iter().map(|suite| suite.detours).sum();
     let ran: usize = suites.iter().map(|suite| suite.detours_ran.len()).sum();

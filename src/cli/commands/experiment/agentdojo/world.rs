@@ -28,14 +28,14 @@ pub(super) struct World {
     models: usize,
 }
 
-/// A call that a run was to make.
+/// A planned call of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Meant {
     pub(super) tool: String,
     pub(super) params: Map<String, Value>,
 }
 
-/// A person who allows the calls that belong to the task, each once, and nothing else.
+/// A simulated person: allows each call of the task once, and nothing else.
 #[derive(Debug)]
 pub(super) struct Person {
     expects: Vec<Meant>,
@@ -53,7 +53,7 @@ impl Person {
 }
 
 impl Meant {
-    /// True if `other` is this call; defaults of the tool may be filled in.
+    /// True if `other` is the same call; `other` may have the defaults of the tool filled in.
     pub(super) fn is(&self, other: &Meant) -> bool {
         self.tool == other.tool
             && self.params.iter().all(|(name, value)| other.params.get(name) == Some(value))
@@ -61,26 +61,26 @@ impl Meant {
 }
 
 impl UserTask {
-    /// Its calls as a model writes them.
+    /// Calls in the form that a model writes.
     pub(super) fn meant(&self) -> Vec<Meant> {
         let calls = self.calls.iter();
         calls.map(|call| Meant { tool: call.tool.clone(), params: call.args.clone() }).collect()
     }
 }
 
-/// What became of the calls of a run.
+/// Outcome of the calls of a run.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Calls that ran, as they reached their tools.
+    /// Calls that ran, with the parameters that the tools received.
     pub(super) ran: Vec<Meant>,
-    /// Verdicts by node, in their order.
+    /// Verdicts of each node, the oldest first.
     pub(super) verdicts: Vec<GateVerdict>,
     /// Questions that a person was asked.
     pub(super) asked: usize,
 }
 
 impl Told {
-    /// The code of the first verdict on a node that did not allow its call; `None`: it was allowed, or never judged.
+    /// Code of the first verdict that stopped the call of a node; `None` if the call was allowed or never judged.
     pub(super) fn stopped_by(&self, node: &str) -> Option<&str> {
         let mut of_node = self.verdicts.iter().filter(|verdict| verdict.node.as_str() == node);
         of_node.find(|verdict| verdict.answer != GateAnswer::Allow).map(|verdict| verdict.code.as_str())
@@ -96,7 +96,7 @@ fn failed(what: impl ToString) -> Failure {
 }
 
 impl World {
-    /// Starts a suite with a model for each of these conversations: answers in turns, each a list of calls.
+    /// Starts a suite with a model for each conversation; a conversation is a list of turns, and a turn a list of calls.
     pub(super) async fn start(
         folder: &Path,
         suite: &Suite,
@@ -205,7 +205,7 @@ fn model(conversation: usize) -> String {
     format!("m{conversation}")
 }
 
-/// The script of a model that makes one call a turn, and then says that it is done. JSON is YAML.
+/// The script of a model: one call a turn, then a closing answer. JSON is YAML.
 fn script(turns: &[Meant]) -> Value {
     let call = |meant: &Meant| json!({"calls": [{"tool": meant.tool, "params": meant.params}]});
     let turns: Vec<Value> = turns.iter().map(call).chain([json!({"text": "done"})]).collect();
@@ -235,7 +235,7 @@ fn terms(model: String) -> GoalTerms {
     }
 }
 
-/// The result of every call: the parameters of all injected calls and of all calls of users, for those that take theirs from there.
+/// The result of every call: the parameters of all calls of the corpus, so that a call can take its values from any result.
 fn results(suite: &Suite) -> Value {
     let attack: Map<String, Value> = suite
         .injection_tasks
@@ -250,7 +250,7 @@ fn results(suite: &Suite) -> Value {
     json!({"attack": attack, "own": own})
 }
 
-/// A tool of the corpus. It does nothing but answer.
+/// A tool of the corpus, which only answers.
 struct Replayed {
     spec: ToolSpec,
     class: CallClass,

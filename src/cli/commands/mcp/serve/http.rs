@@ -1,4 +1,4 @@
-//! Streamable HTTP at an address of this machine.
+//! Streamable HTTP at an address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::Talker;
 use crate::cli::exit::Failure;
 use crate::cli::output::terminal::status_line;
 
-/// Requests that are answered at once; more are refused.
+/// Most requests answered at the same time; further requests are refused with 503.
 const REQUESTS_MAX: usize = 64;
 
 /// Path of the endpoint.
@@ -29,7 +29,7 @@ const PATH: &str = "/mcp";
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct HttpArgs {
-    /// Serve streamable HTTP at this address, and not standard input and output; port 0 takes a free one
+    /// Serve streamable HTTP at this address instead of standard input and output; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
     /// Environment variable with the token that clients must send
@@ -37,7 +37,7 @@ pub(super) struct HttpArgs {
     token_env: Option<String>,
 }
 
-/// Where to listen, and for whom.
+/// Listener of the server, and the checks of its requests.
 pub(super) struct Endpoint {
     listener: TcpListener,
     guard: Guard,
@@ -50,7 +50,7 @@ struct Guard {
 }
 
 impl HttpArgs {
-    /// Binds the address; `None`: standard input and output. `unproven`: clients may do no more than any program of the user.
+    /// Binds the address; `None` for standard input and output. `unproven`: clients get no more rights than any program of the user.
     pub(super) async fn endpoint(&self, unproven: bool) -> Result<Option<Endpoint>, Failure> {
         let Some(address) = self.http else { return Ok(None) };
         let token = match &self.token_env {
@@ -81,14 +81,14 @@ impl Endpoint {
         let failed = |error: std::io::Error| Failure::internal(format!("MCP: {error}"));
         let Endpoint { listener, guard } = self;
         let address = listener.local_addr().map_err(failed)?;
-        // A web page of another origin is refused, and so is a name that leads here by a change of its records.
+        // Refuses web pages of other origins, and foreign host names that resolve to this address (DNS rebinding).
         let origins = [format!("http://{address}"), format!("http://localhost:{}", address.port())];
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_max_request_body_bytes(BODY_BYTES_MAX)
             .with_allowed_origins(origins);
-        // Who has the token was given the address by its owner.
+        // Beyond loopback a token is required, and the host name may be any.
         let config = if address.ip().is_loopback() { config } else { config.disable_allowed_hosts() };
         let manager = Arc::new(NeverSessionManager::default());
         let service = StreamableHttpService::new(move || Ok(talker.clone()), manager, config);
@@ -109,7 +109,7 @@ async fn guarded(State(guard): State<Guard>, request: Request, next: Next) -> Re
     }
 }
 
-/// Compares in constant time: digests of what was sent and of what is expected.
+/// Compares in constant time, by the digests of the sent and of the expected token.
 fn has(headers: &HeaderMap, token: &str) -> bool {
     let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let sent = sent.and_then(|sent| sent.split_once(' '));

@@ -63,12 +63,12 @@ pub(super) struct Wait {
     run: String,
     #[serde(default)]
     seconds: Option<u64>,
-    /// Whom to tell how far the run is.
+    /// Receiver of the progress, if the client asked for progress.
     #[serde(skip)]
     told: Option<watch::Sender<Progress>>,
 }
 
-/// How far a run is: nodes that ended, and all.
+/// Progress of a run: number of ended nodes, and of all nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Progress {
     pub(super) ended: usize,
@@ -104,7 +104,7 @@ pub(super) struct Artifact {
 }
 
 impl Call {
-    /// The call, if it waits, tells how far the run is.
+    /// Returns the call with a channel for its progress, which only `Wait` uses.
     pub(super) fn telling(mut self, told: watch::Sender<Progress>) -> Call {
         if let Call::Wait(wait) = &mut self {
             wait.told = Some(told);
@@ -112,7 +112,7 @@ impl Call {
         self
     }
 
-    /// Reads the arguments; `None`: there is no such tool.
+    /// Reads the arguments; `None` for an unknown tool.
     pub(super) fn of(tool: &str, arguments: Value, approvals: bool) -> Option<Result<Call, String>> {
         fn read<T: for<'de> Deserialize<'de>>(
             arguments: Value,
@@ -138,7 +138,7 @@ impl Call {
 #[serde(deny_unknown_fields)]
 struct NoArguments {}
 
-/// The tools, as they are listed.
+/// Definitions of the tools, for `tools/list`.
 pub(super) fn listed(approvals: bool) -> Vec<Tool> {
     let run = || json!({"type": "string", "description": "Id of the run, a part of it, or @last"});
     let mut tools = vec![
@@ -272,7 +272,7 @@ impl Served {
             scope: self.scope.clone(),
             workspace: self.workspace.clone(),
             run: Some(new_run_id().to_string()),
-            // An agent that asks for a run expects what its tools say now.
+            // A calling agent expects the present answers of the tools, not recorded ones.
             reuse: false,
             fresh: Vec::new(),
         };
@@ -304,7 +304,14 @@ impl Served {
         let (headers, content) = self.session.lock().await.with_retry(true, read).await?;
         let digest = headers.get(ETAG).and_then(|digest| digest.to_str().ok()).unwrap_or_default();
         let rest = content.get(offset..).unwrap_or_default();
-        let part = &rest[..rest.len().min(TEXT_BYTES_MAX)];
+        let mut part = &rest[..rest.len().min(TEXT_BYTES_MAX)];
+        // A character that the limit cuts belongs to the next part.
+        if part.len() < rest.len()
+            && let Err(error) = std::str::from_utf8(part)
+            && error.error_len().is_none()
+        {
+            part = &part[..error.valid_up_to()];
+        }
         let next = (part.len() < rest.len()).then_some(offset + part.len());
         Ok(json!({
             "text": String::from_utf8_lossy(part), "digest": digest.trim_matches('"'), "bytes": content.len(),
