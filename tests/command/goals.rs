@@ -46,10 +46,8 @@ fn an_operator_decides_about_a_goal_in_place_of_its_model() {
     world.ostler("interject @last go-on --answer continue --cancel later").exits(0).says("interject.1");
     world.ostler("interject @last wait --hold").exits(0).says("is held by node interject.2");
     world.ostler("approvals").exits(0).says("interject.2").says("message: \"wait\"");
-    world
-        .ostler("interject @last all-is-seen --answer conclude")
-        .exits(0)
-        .says("decided in node interject.3");
+    // The process that held the run may end before this command has looked: then this one shows the end.
+    world.ostler("interject @last all-is-seen --answer conclude").exits(0).says("interject.3");
     run.end().exits(0).says("all-is-seen");
     let shown = world.ostler("show @last").exits(0);
     shown.says("later").says("cancelled");
