@@ -11,7 +11,7 @@ use ostler_kernel::event::{GateVerdict, verify_verdicts};
 use ostler_kernel::gate::{CallClass, GatePolicy, GateRules, Permit};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{BoxFuture, CallContext, LockdownStore, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{BoxFuture, CallContext, LockdownStore, Tool, ToolResult, ToolSpec, WorkspaceUse};
 use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
@@ -20,18 +20,19 @@ use serde_json::{Map, Value, json};
 struct Told {
     spec: ToolSpec,
     reads_strangers: bool,
+    workspace_use: WorkspaceUse,
     calls: Mutex<Vec<Value>>,
 }
 
 impl Told {
-    fn new(name: &str, reads_strangers: bool) -> Arc<Told> {
+    fn new(name: &str, reads_strangers: bool, workspace_use: WorkspaceUse) -> Arc<Told> {
         let text = json!({"type": "string"});
         let params = json!({"type": "object", "properties": {
             "path": {"type": "string", "format": "path"}, "text": text, "amount": {"type": "number"},
         }});
         let (name, description) = (name.to_owned(), "told".to_owned());
         let spec = ToolSpec { name, version: "1".to_owned(), description, params, result: json!({}) };
-        Arc::new(Told { spec, reads_strangers, calls: Mutex::default() })
+        Arc::new(Told { spec, reads_strangers, workspace_use, calls: Mutex::default() })
     }
 
     fn calls(&self) -> usize {
@@ -53,6 +54,10 @@ impl Tool for Told {
         self.reads_strangers
     }
 
+    fn workspace_use(&self) -> WorkspaceUse {
+        self.workspace_use
+    }
+
     fn call(&self, permit: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
         self.calls.lock().unwrap().push(Value::Object(permit.into_params()));
         Box::pin(async { Ok(json!({"name": "a.txt"})) })
@@ -70,8 +75,10 @@ impl World {
     async fn new(rules: &str) -> World {
         let rules: GateRules = serde_json::from_str(rules).unwrap();
         let journal = Arc::new(MemoryJournal::default());
-        let (page, put) = (Told::new("page", true), Told::new("put", false));
-        let tools: Vec<Arc<dyn Tool>> = vec![page.clone(), put.clone()];
+        let page = Told::new("page", true, WorkspaceUse::NONE);
+        let put = Told::new("put", false, WorkspaceUse::WRITES);
+        let get = Told::new("get", false, WorkspaceUse::READS);
+        let tools: Vec<Arc<dyn Tool>> = vec![page.clone(), put.clone(), get];
         let usual = config(journal.clone(), tools);
         let gate = GatePolicy { epoch: 1, ..usual.gate.clone() }.with_rules(&rules);
         let system = System::start(SystemConfig { gate, ..usual }).await.unwrap();
@@ -133,6 +140,27 @@ async fn a_value_that_is_not_sensitive_and_one_that_the_operator_trusts_pass() {
     let run = world.run(nodes).await;
     assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(world.answers(run), ["read allow OK", "store allow OK"]);
+    world.system.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_value_read_from_a_file_is_a_strangers_once_the_run_has_written_one_there() {
+    let into_path = json!({"path": {"from": "load", "path": "name"}});
+    let nodes = |text: &Value, refs: &Value| {
+        json!([
+            {"id": "read", "tool": "page"},
+            {"id": "save", "tool": "put", "params": text, "param_refs": refs},
+            {"id": "load", "tool": "get", "params": {"path": "a"}, "deps": ["save"]},
+            {"id": "store", "tool": "put", "params": {"text": "x"}, "param_refs": into_path},
+        ])
+    };
+    let world = World::new("{}").await;
+    let run =
+        world.run(nodes(&json!({"path": "a"}), &json!({"text": {"from": "read", "path": "name"}}))).await;
+    until(async || world.system.approvals(run).await.unwrap().len() == 1).await;
+    assert_eq!(world.answers(run).last().unwrap(), "store hold TAINT_SENSITIVE_PARAM");
+    let run = world.run(nodes(&json!({"path": "a", "text": "own words"}), &json!({}))).await;
+    assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     world.system.shutdown().await;
 }
 

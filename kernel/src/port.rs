@@ -46,6 +46,7 @@ pub use output::{
 pub use templates::TemplateStore;
 pub use tool::{
     CALL_MARK, CallContext, OPERATOR_KEY, ParamProblem, PermittedTool, Tool, ToolResult, ToolSpec,
+    WorkspaceUse,
 };
 
 /// A boxed future that can move between threads.

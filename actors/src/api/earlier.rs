@@ -1,7 +1,7 @@
 //! What a goal may use of earlier runs.
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::policy::{EarlierRun, earlier_run};
+use ostler_kernel::policy::EarlierRun;
 use ostler_kernel::run::RunStatus;
 
 use crate::api::system::System;
@@ -27,9 +27,7 @@ impl System {
     pub async fn earlier(&self, run: RunId) -> Result<Earlier, RunError> {
         let view = self.view(run, None).await?;
         let status = self.status(&view)?.status;
-        let toolbox = &self.services.gatekeeper.toolbox;
-        let trusts = |tool: &str| toolbox.is_trusted(tool);
-        let told = earlier_run(run, &view.run, &trusts);
+        let told = self.services.gatekeeper.earlier_run(run, &view.run);
         Ok(Earlier { told, client: view.opened.client.to_string(), status })
     }
 }

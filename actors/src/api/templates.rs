@@ -66,7 +66,6 @@ impl System {
             tools: &**toolbox,
             has_model: &|model| self.has_tool(&model_tool(model)),
             read: &|node| results.get(node).cloned().unwrap_or_else(Json::null),
-            trusts: &|tool| toolbox.is_trusted(tool),
         };
         Ok(learn(&view.run, &cx)?)
     }

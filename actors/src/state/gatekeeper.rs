@@ -6,11 +6,13 @@ use std::sync::{Arc, RwLock};
 
 use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::gate::{self, Denial, GatePolicy, Permit, Preview, Provenance, Spent, Standing};
-use ostler_kernel::id::Digest;
+use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Node, Rule, model_tool};
-use ostler_kernel::policy::{RULE_OF_TWO, ResultTerms, has_read_strangers_and_private, provenance};
-use ostler_kernel::port::Tool;
+use ostler_kernel::policy::{
+    EarlierRun, RULE_OF_TWO, ResultTerms, earlier_run, has_read_strangers_and_private, provenance,
+};
+use ostler_kernel::port::{Tool, WorkspaceUse};
 use ostler_kernel::run::Run;
 use serde_json::Value;
 
@@ -169,6 +171,11 @@ impl Gatekeeper {
         Cow::Owned(provenance(run, node, &Terms { toolbox: &self.toolbox, policy }))
     }
 
+    /// What a goal is told of a run that has ended, under the present policy.
+    pub(crate) fn earlier_run(&self, id: RunId, run: &Run) -> EarlierRun {
+        earlier_run(id, run, &Terms { toolbox: &self.toolbox, policy: &self.policy() })
+    }
+
     /// The reason why a person must allow the call of a node; `None`: no person is needed. Two reasons exist: a sensitive parameter
     /// is tainted and no clearance route covers the tool, or the call sends data out after the run has read both texts of strangers
     /// and private data.
@@ -223,6 +230,10 @@ struct Terms<'a> {
 impl ResultTerms for Terms<'_> {
     fn trusts(&self, tool: &str) -> bool {
         self.policy.trusts(tool, self.toolbox.is_trusted(tool))
+    }
+
+    fn workspace_use(&self, tool: &str) -> WorkspaceUse {
+        self.toolbox.workspace_use(tool)
     }
 
     fn labels(&self, tool: &str) -> Vec<&str> {

@@ -110,6 +110,7 @@ fn terms(gated: &GatedTool, policy: &GatePolicy) -> ToolTerms {
     ToolTerms {
         trusted: policy.trusts(gated.name(), !tool.reads_strangers()),
         sensitive: gated.sensitive().iter().cloned().collect(),
+        workspace_use: tool.workspace_use(),
         params,
         patches: STEP_PATCHES,
         step: None,

@@ -11,7 +11,7 @@ use ostler_kernel::gate::{
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{BadParam, Effect, Idempotency, Kind, MODEL_DEFAULT, Node, ToolDefaults, Tools};
-use ostler_kernel::port::Tool;
+use ostler_kernel::port::{Tool, WorkspaceUse};
 use ostler_kernel::run::executable_digest;
 use serde_json::{Map, Value};
 
@@ -161,6 +161,11 @@ impl Toolbox {
     /// True if the results of a tool are free of texts of strangers; false for an unknown tool.
     pub(crate) fn is_trusted(&self, name: &str) -> bool {
         self.tools.get(name).is_some_and(|gated| !gated.tool().reads_strangers())
+    }
+
+    /// What calls of a tool do with the files of the workspace; an unknown tool touches none.
+    pub(crate) fn workspace_use(&self, name: &str) -> WorkspaceUse {
+        self.tools.get(name).map_or(WorkspaceUse::NONE, |gated| gated.tool().workspace_use())
     }
 
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {

@@ -119,6 +119,11 @@ impl McpConfig {
         self.url.is_some() || self.network || !self.sandbox.0
     }
 
+    /// True if the server can write files beyond its own: folders that it may write, or as a program outside of a cage.
+    pub(super) fn writes_files(&self) -> bool {
+        !self.write.is_empty() || self.url.is_none() && !self.sandbox.0
+    }
+
     /// Returns every fault of the table `[mcp.NAME]`.
     pub fn check(&self, name: &str) -> Vec<McpFault> {
         let mut faults = Vec::new();

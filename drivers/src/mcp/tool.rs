@@ -6,7 +6,7 @@ use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::plan::Rule;
-use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WorkspaceUse};
 use serde_json::{Map, Value, json};
 
 use super::caller::CallError;
@@ -183,6 +183,10 @@ impl Tool for McpTool {
 
     fn reads_strangers(&self) -> bool {
         true
+    }
+
+    fn workspace_use(&self) -> WorkspaceUse {
+        WorkspaceUse { reads: true, writes: self.server.config.writes_files() }
     }
 
     fn sends_out(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{BoxFuture, CallContext, ParamProblem, Tool, ToolResult, ToolSpec, WorkspaceUse};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -18,6 +18,8 @@ pub(super) struct BlockingTool<P> {
     pub spec: ToolSpec,
     /// Class of a call.
     pub class: fn(&Map<String, Value>) -> CallClass,
+    /// What calls do with files.
+    pub workspace_use: WorkspaceUse,
     /// Faults of literal parameters beyond the schema.
     pub check: fn(&Map<String, Value>) -> Vec<ParamProblem>,
     /// The work. Checks the [`CancelFlag`] every few milliseconds.
@@ -35,6 +37,10 @@ impl<P: DeserializeOwned + Send + 'static> Tool for BlockingTool<P> {
 
     fn check(&self, params: &Map<String, Value>) -> Vec<ParamProblem> {
         (self.check)(params)
+    }
+
+    fn workspace_use(&self) -> WorkspaceUse {
+        self.workspace_use
     }
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {

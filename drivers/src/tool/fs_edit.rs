@@ -10,7 +10,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{CallContext, ParamProblem, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, ParamProblem, Tool, ToolResult, WorkspaceUse};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -69,6 +69,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
         ),
         class: |_| CallClass { impact: 1, effect: Effect::Write, idem: Idempotency::None },
+        workspace_use: WorkspaceUse::WRITES,
         check,
         work: edit,
     })

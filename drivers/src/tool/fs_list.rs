@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::port::{CallContext, ParamProblem, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, ParamProblem, Tool, ToolResult, WorkspaceUse};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -55,6 +55,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
         ),
         class: |_| READ,
+        workspace_use: WorkspaceUse::READS,
         check,
         work: list,
     })

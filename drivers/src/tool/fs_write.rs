@@ -9,7 +9,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{CallContext, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, Tool, ToolResult, WorkspaceUse};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Deserialize;
@@ -67,6 +67,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
         ),
         class,
+        workspace_use: WorkspaceUse::WRITES,
         check: |_| Vec::new(),
         work: write,
     })

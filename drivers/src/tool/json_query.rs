@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{ParamProblem, Tool};
+use ostler_kernel::port::{ParamProblem, Tool, WorkspaceUse};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use serde_json_path::JsonPath;
@@ -55,6 +55,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             object(&["result"], json!({"result": {"type": "array"}})),
         ),
         class: |_| PURE,
+        workspace_use: WorkspaceUse::NONE,
         check,
         work: |params, _, _| query(params),
     })

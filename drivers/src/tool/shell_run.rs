@@ -8,7 +8,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AttemptLog, BoxFuture, CageRung, CallContext, NamedFile, NoLog, Tool, ToolResult, ToolSpec,
+    AttemptLog, BoxFuture, CageRung, CallContext, NamedFile, NoLog, Tool, ToolResult, ToolSpec, WorkspaceUse,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -116,6 +116,10 @@ impl Tool for ShellRun {
             argv.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let cwd = params.get("cwd").and_then(Value::as_str).map(str::to_owned);
         Box::pin(named_files(argv, cwd, workspace))
+    }
+
+    fn workspace_use(&self) -> WorkspaceUse {
+        WorkspaceUse::BOTH
     }
 
     fn sends_out(&self) -> bool {

@@ -8,6 +8,7 @@ use ostler_kernel::plan::{DURATION_RULE, HumanDuration, MODEL_DEFAULT, PlanDraft
 use ostler_kernel::policy::{Aggregator, GOAL_BYTES_MAX, GoalTerms, Mode};
 use ostler_kernel::port::{
     BoxFuture, CallContext, ChildRunResult, ChildRunSpec, ParamProblem, Tool, ToolResult, ToolSpec,
+    WorkspaceUse,
 };
 use ostler_kernel::run::RunOutcome;
 use serde::Deserialize;
@@ -178,6 +179,11 @@ impl Tool for SubAgent {
     /// The run may have read texts of strangers.
     fn reads_strangers(&self) -> bool {
         true
+    }
+
+    /// The run works in the same workspace.
+    fn workspace_use(&self) -> WorkspaceUse {
+        WorkspaceUse::BOTH
     }
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_kernel::contract::regex_error;
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{CallContext, ParamProblem, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, ParamProblem, Tool, ToolResult, WorkspaceUse};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -73,6 +73,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
         ),
         class: |_| READ,
+        workspace_use: WorkspaceUse::READS,
         check,
         work: search,
     })

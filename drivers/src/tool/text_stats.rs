@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{CallContext, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, Tool, ToolResult, WorkspaceUse};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -34,6 +34,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
         ),
         class: |_| READ,
+        workspace_use: WorkspaceUse::READS,
         check: |_| Vec::new(),
         work: stats,
     })

@@ -170,7 +170,7 @@ pub fn trace<'a>(
         }
     }
     for (name, from) in refs {
-        let behind = Behind::of(results, user, from);
+        let behind = Behind::of(results, user, [from]);
         if behind.is_untrusted {
             provenance.params.insert(name.to_owned(), Trust::Untrusted);
         }
@@ -179,10 +179,14 @@ pub fn trace<'a>(
     provenance
 }
 
-/// True if the result of a node is untrusted: its tool is, its author is (unless every input is the user's own), an input
-/// is, or the node cannot be traced to its end.
-pub fn is_untrusted(results: &dyn Results, user: &str, node: &str) -> bool {
-    Behind::of(results, user, node).is_untrusted
+/// True if the result of one of these nodes is untrusted: its tool is, its author is (unless every input is the user's own),
+/// an input is, or the node cannot be traced to its end.
+pub fn is_untrusted<'a>(
+    results: &'a dyn Results,
+    user: &str,
+    nodes: impl IntoIterator<Item = &'a str>,
+) -> bool {
+    Behind::of(results, user, nodes).is_untrusted
 }
 
 /// Everything behind a result.
@@ -192,11 +196,11 @@ struct Behind<'a> {
 }
 
 impl<'a> Behind<'a> {
-    /// Visits everything behind a result, depth first. A node that is entered again before it was left reads itself.
-    fn of(results: &'a dyn Results, user: &str, from: &'a str) -> Behind<'a> {
+    /// Visits everything behind results, depth first. A node that is entered again before it was left reads itself.
+    fn of(results: &'a dyn Results, user: &str, from: impl IntoIterator<Item = &'a str>) -> Behind<'a> {
         let mut behind = Behind { is_untrusted: false, labels: BTreeSet::new() };
         let mut left: BTreeMap<&str, bool> = BTreeMap::new();
-        let mut open = vec![(from, false)];
+        let mut open: Vec<_> = from.into_iter().map(|from| (from, false)).collect();
         while let Some((id, leave)) = open.pop() {
             if leave {
                 left.insert(id, true);

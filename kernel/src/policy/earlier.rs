@@ -73,8 +73,8 @@ impl EarlierResult {
 
 /// What a goal is told of `run`. `trusts` says of a tool whether its results are free of texts of strangers; say false for a
 /// tool that is not known any more.
-pub fn earlier_run(id: RunId, run: &Run, trusts: &dyn Fn(&str) -> bool) -> EarlierRun {
-    let taint = Taint { run, trusts };
+pub fn earlier_run(id: RunId, run: &Run, terms: &dyn ResultTerms) -> EarlierRun {
+    let taint = Taint { run, terms };
     let (asked, answered, nodes) = match View::of(run, 0) {
         Some(view) => {
             let answer = view.final_answer();
@@ -201,17 +201,12 @@ impl<'a> View<'a> {
 }
 
 /// Taint in a run that has ended, of a goal or of a plan file.
-pub(super) struct Taint<'a> {
-    pub(super) run: &'a Run,
-    pub(super) trusts: &'a dyn Fn(&str) -> bool,
+struct Taint<'a> {
+    run: &'a Run,
+    terms: &'a dyn ResultTerms,
 }
 
 impl Taint<'_> {
-    /// True if texts of strangers may have steered the author of a node.
-    pub(super) fn is_steered(&self, node: &NodeId) -> bool {
-        View::of(self.run, 0).is_some_and(|view| view.is_written_tainted(node))
-    }
-
     /// True if texts of strangers may have steered any text of the run.
     fn of_run(&self) -> bool {
         let goal = self.run.goal();
@@ -223,16 +218,6 @@ impl Taint<'_> {
 
     /// True if a value is tainted.
     fn of(&self, node: &NodeId) -> bool {
-        is_result_untrusted(self.run, node, self)
-    }
-}
-
-impl ResultTerms for Taint<'_> {
-    fn trusts(&self, tool: &str) -> bool {
-        (self.trusts)(tool)
-    }
-
-    fn labels(&self, _: &str) -> Vec<&str> {
-        Vec::new()
+        is_result_untrusted(self.run, node, self.terms)
     }
 }

@@ -1,9 +1,12 @@
 //! Provenance of values in a run, as input of the gate.
 
+use std::cell::OnceCell;
+
 use super::View;
 use crate::gate::{Literals, NO_LABELS, Provenance, Results, Source, is_untrusted, trace};
 use crate::id::NodeId;
 use crate::plan::{Kind, Node, ParamRef, model_of_tool};
+use crate::port::WorkspaceUse;
 use crate::run::{NodeStatus, Run};
 
 /// Known provenance of tool results.
@@ -11,14 +14,18 @@ pub trait ResultTerms {
     /// True if the results of a tool are free of texts of strangers; false for an unknown tool.
     fn trusts(&self, tool: &str) -> bool;
 
+    /// What calls of a tool do with the files of the workspace.
+    fn workspace_use(&self, tool: &str) -> WorkspaceUse;
+
     /// Labels of the results of a tool.
     fn labels(&self, tool: &str) -> Vec<&str>;
 }
 
 /// Provenance of a node's parameters: author, literals, and sources of the references. A value is untrusted if a model
-/// wrote the value after reading strangers' texts, or if the value was computed from such texts.
+/// wrote the value after reading strangers' texts, if the value was computed from such texts, or if it was read from the
+/// workspace after the run had written such values there.
 pub fn provenance(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Provenance {
-    let results = RunResults { run, terms };
+    let results = RunResults::new(run, terms);
     let literals = Literals { params: &node.params, labels: &NO_LABELS };
     let refs = node.param_refs.iter().map(|(name, from)| (name.as_str(), source(run, node, from).as_str()));
     trace(&results, "", results.is_steered(&node.id), literals, refs)
@@ -41,19 +48,44 @@ pub fn has_read_strangers_and_private(run: &Run, terms: &dyn ResultTerms) -> boo
 
 /// True if the result of a node is untrusted.
 pub(super) fn is_result_untrusted(run: &Run, node: &NodeId, terms: &dyn ResultTerms) -> bool {
-    is_untrusted(&RunResults { run, terms }, "", node.as_str())
+    is_untrusted(&RunResults::new(run, terms), "", [node.as_str()])
 }
 
 struct RunResults<'a> {
     run: &'a Run,
     terms: &'a dyn ResultTerms,
+    /// True if the run may have written untrusted values to the workspace; computed when asked for.
+    is_workspace_tainted: OnceCell<bool>,
 }
 
-impl RunResults<'_> {
+impl<'a> RunResults<'a> {
+    fn new(run: &'a Run, terms: &'a dyn ResultTerms) -> RunResults<'a> {
+        RunResults { run, terms, is_workspace_tainted: OnceCell::new() }
+    }
+
+    fn is_workspace_tainted(&self) -> bool {
+        *self.is_workspace_tainted.get_or_init(|| {
+            // The first tainted write has its taint from elsewhere than the workspace.
+            let elsewhere = RunResults { is_workspace_tainted: OnceCell::from(false), ..*self };
+            let writers = writers(self.run, |tool| self.terms.workspace_use(tool));
+            is_untrusted(&elsewhere, "", writers.map(NodeId::as_str))
+        })
+    }
+
     /// True if texts of strangers may have steered the author of a node.
     fn is_steered(&self, node: &NodeId) -> bool {
         View::of(self.run, 0).is_some_and(|view| view.is_written_tainted(node))
     }
+}
+
+/// Nodes whose calls may have changed files of the workspace, failed calls too.
+pub(super) fn writers(
+    run: &Run,
+    workspace_use: impl Fn(&str) -> WorkspaceUse,
+) -> impl Iterator<Item = &NodeId> {
+    let called = run.instances().filter(|(_, instance)| instance.attempts > 0);
+    let writes = move |node: &&Node| node.tool.as_deref().is_some_and(|tool| workspace_use(tool).writes);
+    called.map(|(node, _)| node).filter(writes).map(|node| &node.id)
 }
 
 impl Results for RunResults<'_> {
@@ -76,7 +108,8 @@ impl Results for RunResults<'_> {
     }
 
     fn is_trusted(&self, tool: &str) -> bool {
-        tool.is_empty() || model_of_tool(tool).is_some() || self.terms.trusts(tool)
+        let may_be_tainted = |tool: &str| self.terms.workspace_use(tool).reads && self.is_workspace_tainted();
+        tool.is_empty() || model_of_tool(tool).is_some() || self.terms.trusts(tool) && !may_be_tainted(tool)
     }
 }
 

@@ -2,13 +2,16 @@
 //!
 //! Nothing here refuses a step or tells a model about it: a refusal would show an injected text where the border is.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::View;
+use super::provenance::writers;
+use super::{ToolTerms, View};
 use crate::id::NodeId;
 use crate::plan::ParamRef;
+use crate::port::WorkspaceUse;
 
 /// Author of a node's present description.
 enum Author<'a> {
@@ -32,16 +35,35 @@ pub(super) struct Proposal<'a> {
 
 impl View<'_> {
     /// True if the result of this work, or the message of its failure, is tainted: its tool is not trusted, its author is
-    /// tainted, or a source of its references is.
+    /// tainted, a source of its references is, or it was read from the workspace after a tainted write.
     pub(super) fn is_tainted(self, node: &NodeId) -> bool {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![node]);
+        let is_workspace_tainted = OnceCell::new();
+        let is_workspace_tainted = || *is_workspace_tainted.get_or_init(|| self.is_workspace_tainted());
+        self.is_any_tainted(vec![node], &is_workspace_tainted)
+    }
+
+    /// True if the run may have written something tainted to the workspace.
+    fn is_workspace_tainted(self) -> bool {
+        let workspace_use =
+            |tool: &str| self.goal.tools.terms(tool).map_or(WorkspaceUse::NONE, |terms| terms.workspace_use);
+        // The first tainted write has its taint from elsewhere than the workspace.
+        self.is_any_tainted(writers(self.run, workspace_use).collect(), &|| false)
+    }
+
+    fn is_any_tainted<'n>(self, mut open: Vec<&'n NodeId>, is_workspace_tainted: &dyn Fn() -> bool) -> bool
+    where
+        Self: 'n,
+    {
+        let mut seen = BTreeSet::new();
         while let Some(id) = open.pop() {
             let Some(known) = self.run.node(id).filter(|known| seen.insert(&known.id)) else { continue };
             if self.goal.earlier(id).is_some_and(|result| result.is_tainted) {
                 return true;
             }
             let terms = known.tool.as_deref().and_then(|tool| self.goal.tools.terms(tool));
-            if terms.is_some_and(|terms| !terms.trusted) || self.is_written_tainted(id) {
+            let is_tainted =
+                |terms: &ToolTerms| !terms.trusted || terms.workspace_use.reads && is_workspace_tainted();
+            if terms.is_some_and(is_tainted) || self.is_written_tainted(id) {
                 return true;
             }
             open.extend(known.param_refs.values().map(|reference| &reference.from));

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{EarlierRun, OfferedTemplate, Role};
 use crate::id::Ticks;
 use crate::plan::{Effect, HumanDuration, Idempotency, ParamRef};
-use crate::port::ToolOffer;
+use crate::port::{ToolOffer, WorkspaceUse};
 
 /// Execution mode of a goal run: which models see results, and when (KAIJU §5; SGH §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,6 +249,8 @@ pub struct ToolTerms {
     pub trusted: bool,
     /// Parameters that say where data go: a tainted author may not choose them alone.
     pub sensitive: Vec<String>,
+    /// What its calls do with the files of the workspace.
+    pub workspace_use: WorkspaceUse,
     /// Names of the parameters, and whether each is required; `None`: any parameter.
     pub params: Option<BTreeMap<String, bool>>,
     /// Patches of a step.

@@ -76,6 +76,29 @@ pub struct ParamProblem {
     pub line: Option<usize>,
 }
 
+/// What the calls of a tool do with the files of the workspace.
+///
+/// What strangers wrote may pass through a file: once a run has called a tool that writes with tainted inputs, the results
+/// of tools that read are tainted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkspaceUse {
+    /// Results may hold contents or names of files.
+    pub reads: bool,
+    /// Calls may change files.
+    pub writes: bool,
+}
+
+impl WorkspaceUse {
+    /// Calls touch no file.
+    pub const NONE: WorkspaceUse = WorkspaceUse { reads: false, writes: false };
+    /// Calls read files.
+    pub const READS: WorkspaceUse = WorkspaceUse { reads: true, writes: false };
+    /// Calls change files, and results hold none of their contents.
+    pub const WRITES: WorkspaceUse = WorkspaceUse { reads: false, writes: true };
+    /// Calls read and change files.
+    pub const BOTH: WorkspaceUse = WorkspaceUse { reads: true, writes: true };
+}
+
 /// A tool: the only way for a node to act on the world.
 ///
 /// A call needs a [`Permit`], which the gate alone can make. Tools keep no state of a run and retry nothing: a failure is a
@@ -100,6 +123,11 @@ pub trait Tool: Send + Sync + 'static {
     /// person where it reaches further than before.
     fn reads_strangers(&self) -> bool {
         false
+    }
+
+    /// What calls do with the files of the workspace. The default touches none.
+    fn workspace_use(&self) -> WorkspaceUse {
+        WorkspaceUse::NONE
     }
 
     /// The files of the workspace that a call names or executes, as they are now: an approval of the call holds for these contents

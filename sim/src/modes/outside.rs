@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{Effect, HumanDuration, ParamRef};
 use ostler_kernel::policy::{Call, CallIntent, GoalTools, Reach, Role, StepFields, ToolTerms};
+use ostler_kernel::port::WorkspaceUse;
 use ostler_kernel::run::{FailureCategory, Planner, Run};
 use serde_json::{Map, Value, json};
 
@@ -41,6 +42,7 @@ fn terms(script: &ToolScript) -> ToolTerms {
     ToolTerms {
         trusted: script.trusted,
         sensitive: script.sensitive.clone(),
+        workspace_use: WorkspaceUse::NONE,
         params,
         patches: script.patches,
         step: Some(StepFields {

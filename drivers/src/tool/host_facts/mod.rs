@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{CallContext, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, Tool, ToolResult, WorkspaceUse};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -89,6 +89,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
         ),
         class: |_| READ,
+        workspace_use: WorkspaceUse::NONE,
         check: |_| Vec::new(),
         work: |params, _context: &CallContext, cancel| {
             supported(std::env::consts::OS)?;

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use self::origin::Results;
-use super::earlier::Taint;
 use super::{ReadResult, View};
 use crate::id::{NAME_BYTES_MAX, NodeId};
 use crate::plan::{
@@ -45,8 +44,6 @@ pub struct LearnContext<'a> {
     pub has_model: &'a dyn Fn(&str) -> bool,
     /// Results of executed nodes.
     pub read: &'a ReadResult<'a>,
-    /// See [`earlier_run`](super::earlier_run).
-    pub trusts: &'a dyn Fn(&str) -> bool,
 }
 
 /// A plan learnt from a run.
@@ -97,8 +94,8 @@ pub fn learn(run: &Run, cx: &LearnContext<'_>) -> Result<Learnt, LearnError> {
     if !kept.iter().any(|node| node.tool.is_some()) {
         return Err(LearnError::NoSteps);
     }
-    let taint = Taint { run, trusts: cx.trusts };
-    let is_tainted = kept.iter().any(|node| taint.is_steered(&node.id));
+    let goal_view = View::of(run, 0);
+    let is_tainted = goal_view.is_some_and(|view| kept.iter().any(|node| view.is_written_tainted(&node.id)));
     let names = names(run, &kept);
     let mut results = Results::new(cx.read);
     let mut nodes = Vec::new();

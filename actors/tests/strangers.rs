@@ -1,4 +1,4 @@
-//! Goals on earlier runs: what carries over.
+//! Texts of strangers: what they taint, through files and from run to run.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -14,7 +14,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, PlanDraft};
 use ostler_kernel::policy::{
     Aggregator, BaseTokens, Budgets, ContextForm, EARLIER_RUNS_MAX, EARLIER_TEXT_BYTES_MAX, EarlierRun,
-    GoalModels, GoalTerms, Mode, bounded_earlier, opening_plan,
+    GoalModels, GoalTerms, Mode, Shown, bounded_earlier, opening_plan,
 };
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use ostler_store::MemoryJournal;
@@ -65,15 +65,15 @@ impl Tool for Page {
     }
 }
 
-fn terms(on: Vec<EarlierRun>) -> GoalTerms {
+fn terms(mode: Mode, on: Vec<EarlierRun>) -> GoalTerms {
     let named = || Some("default".to_owned());
     GoalTerms {
         goal: "what does the page say?".to_owned(),
-        mode: Mode::Sgh,
+        mode,
         aggregator: Aggregator::Executor,
         context: ContextForm::Bounded,
         digest_tokens: 64,
-        budgets: Budgets::of_mode(Mode::Sgh),
+        budgets: Budgets::of_mode(mode),
         base: BaseTokens::default(),
         control_timeout: HumanDuration::Whole(60),
         human_timeout: HumanDuration::Whole(60),
@@ -87,8 +87,7 @@ fn terms(on: Vec<EarlierRun>) -> GoalTerms {
     }
 }
 
-async fn ask(system: &System, folder: &Path, on: Vec<EarlierRun>) -> RunId {
-    let terms = terms(on);
+async fn ask(system: &System, folder: &Path, terms: GoalTerms) -> RunId {
     let plan = system.judge_opening(opening_plan(&terms)).await.unwrap();
     let goal = Some(Arc::new(terms));
     let submission = Submission { workspace: folder.into(), goal, ..Submission::plan(plan) };
@@ -98,7 +97,11 @@ async fn ask(system: &System, folder: &Path, on: Vec<EarlierRun>) -> RunId {
 }
 
 async fn system(folder: &Path) -> System {
-    std::fs::write(folder.join("script.yaml"), SCRIPT).unwrap();
+    scripted(folder, SCRIPT).await
+}
+
+async fn scripted(folder: &Path, script: &str) -> System {
+    std::fs::write(folder.join("script.yaml"), script).unwrap();
     let models = BTreeMap::from([("default".to_owned(), ModelConfig::scripted("script.yaml"))]);
     let config = ModelsConfig { models, ..ModelsConfig::default() };
     let mut tools = Models::new(&config, folder, &|_| None).unwrap().tools();
@@ -106,16 +109,55 @@ async fn system(folder: &Path) -> System {
     common::system(Arc::new(MemoryJournal::default()), tools).await
 }
 
+/// A planner that has `save` write a text to a file and `load` read the file.
+fn through_a_file(text: &str) -> String {
+    let step = |id: &str, tool: &str, params: &str, refs: &str, after: &str| {
+        format!("{{id: {id}, tool: {tool}, params: {params}, refs: [{refs}], after: [{after}], why: null}}")
+    };
+    let (refs, more) = match text {
+        "" => ("{param: text, from: page, path: text, template: null}", ""),
+        literal => ("", literal),
+    };
+    let page = step("page", "page", "{}", "", "");
+    let save = step("save", "fs.write", &format!("{{path: note, mode: create{more}}}"), refs, "");
+    let load = step("load", "fs.read", "{path: note}", "", "save");
+    format!(
+        "roles:
+  planner: [{{answer: {{answer: null, missing: null, steps: [{page}, {save}, {load}]}}}}]
+  answer: [{{answer: {{answer: done, citations: []}}}}]
+rules:
+  - {{when: {{role: observe}}, answer: {{decision: continue, next: null, cancel: []}}}}
+  - {{when: {{role: reflect}}, answer: {{decision: conclude, verdict: read, next: null, cancel: []}}}}
+"
+    )
+}
+
+#[tokio::test]
+async fn a_file_hands_on_the_words_of_strangers_that_a_step_wrote() {
+    for (text, is_tainted) in [("", true), (", text: own", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let system = scripted(folder.path(), &through_a_file(text)).await;
+        let run = ask(&system, folder.path(), terms(Mode::Orchestrator, Vec::new())).await;
+        let view = system.view(run, None).await.unwrap();
+        let calls = view.run.goal().unwrap().calls();
+        // An observer is shown the result of its step alone.
+        let of_load = |shown: &[Shown]| shown.iter().map(|shown| shown.node.as_str()).eq(["load"]);
+        let observer = calls.iter().find(|call| of_load(&call.intent.context.shown)).unwrap();
+        assert_eq!(observer.intent.is_tainted, is_tainted, "{text:?}: {calls:?}");
+        system.shutdown().await;
+    }
+}
+
 #[tokio::test]
 async fn words_of_strangers_stay_such_from_run_to_run() {
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path()).await;
-    let first = ask(&system, folder.path(), Vec::new()).await;
+    let first = ask(&system, folder.path(), terms(Mode::Sgh, Vec::new())).await;
     let told = system.earlier(first).await.unwrap().told;
     assert_eq!(told.answered.as_deref(), Some("the page says hello"));
     assert!(told.is_tainted && told.results[0].is_tainted, "{told:?}");
 
-    let second = ask(&system, folder.path(), vec![told.clone()]).await;
+    let second = ask(&system, folder.path(), terms(Mode::Sgh, vec![told.clone()])).await;
     let view = system.view(second, None).await.unwrap();
     let calls = view.run.goal().unwrap().calls();
     assert!(!calls.is_empty() && calls.iter().all(|call| call.intent.is_tainted), "{calls:?}");
