@@ -650,3 +650,22 @@ fn a_line_that_is_too_long_shows_the_part_that_matters() {
 }
 
 const LINE: usize = 240;
+
+#[test]
+fn the_deepest_file_is_read_and_one_level_more_is_refused_on_a_small_stack() {
+    let nested =
+        |levels: usize| format!("id: p\nnodes: {}{}", "{? a : [".repeat(levels / 2), "]}".repeat(levels / 2));
+    for (levels, is_refused) in
+        [(PLAN_FILE_DEPTH_MAX - 2, false), (PLAN_FILE_DEPTH_MAX + 2, true), (4_000, true)]
+    {
+        let text = nested(levels);
+        let read = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
+            let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
+            let findings = file.validate(&Settings::simulation(Default::default(), None)).unwrap_err();
+            findings.iter().any(|finding| {
+                file.show(finding, RenderStyle::default()).contains("nested more than 64 deep")
+            })
+        });
+        assert_eq!(read.unwrap().join().unwrap(), is_refused, "{levels}");
+    }
+}

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::panic::resume_unwind;
+use std::thread::Builder;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Location, Options, Spanned};
 
 use super::data::{Data, Entry, Located, PLAN_FILE_DEPTH_MAX, SyntaxError, SyntaxErrorKind};
 
@@ -17,7 +19,30 @@ pub const YAML_VALUES_MAX: usize = 500_000;
 /// Most values repeated by aliases.
 pub const YAML_REPEATED_MAX: usize = 50_000;
 
+/// Stack for the deepest file: an unoptimised build takes 30 KB for each of the levels, and a thread may have 2 MB in all.
+const STACK_BYTES: usize = 8 << 20;
+
 pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
+    let lines = Lines::of(text);
+    let plain = plain_texts(text);
+    let parse = || -> Result<Spanned<Parsed>, SyntaxError> {
+        serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+            let at = error.location().map(|location| lines.place(location));
+            lines.explained(SyntaxError { at, kind: error_kind(error.without_snippet()) })
+        })
+    };
+    let root = std::thread::scope(|scope| {
+        let parser = Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, parse);
+        let parser = parser.map_err(|error| SyntaxError {
+            at: None,
+            kind: SyntaxErrorKind::other(format!("the system gives no thread to read the file: {error}")),
+        })?;
+        parser.join().unwrap_or_else(|panicked| resume_unwind(panicked))
+    })?;
+    Ok(located(root, &lines, &plain))
+}
+
+fn options() -> Options {
     let budget = serde_saphyr::budget! {
         max_depth: PLAN_FILE_DEPTH_MAX + 1,
         max_events: 2 * YAML_VALUES_MAX,
@@ -25,19 +50,12 @@ pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
         max_documents: 1,
     };
     let alias_limits = serde_saphyr::alias_limits! { max_total_replayed_events: YAML_REPEATED_MAX };
-    let options = serde_saphyr::options! {
+    serde_saphyr::options! {
         budget: budget,
         alias_limits: alias_limits,
         strict_booleans: true,
         with_snippet: false,
-    };
-    let lines = Lines::of(text);
-    let plain = plain_texts(text);
-    let root: Spanned<Parsed> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let at = error.location().map(|location| lines.place(location));
-        lines.explained(SyntaxError { at, kind: error_kind(error.without_snippet()) })
-    })?;
-    Ok(located(root, &lines, &plain))
+    }
 }
 
 fn plain_texts(text: &str) -> BTreeSet<usize> {

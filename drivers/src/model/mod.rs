@@ -51,6 +51,6 @@ pub use price::{PriceConfig, PriceOrigin, UsdPerMillion};
 pub use price_table::{PriceTable, price_table};
 pub use probe::{Probe, ProbeCheck, probe};
 pub use profile::Profile;
-pub use script::SCRIPT_BYTES_MAX;
+pub use script::{SCRIPT_BYTES_MAX, SCRIPT_DEPTH_MAX};
 pub use tokens::estimate_tokens;
 pub use tool_params::{FEEDBACK_MAX, MESSAGES_MAX, OFFERS_MAX};

@@ -13,6 +13,9 @@ use crate::regular_file::read_text;
 /// Maximum bytes of a script.
 pub const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 
+/// Deepest nesting of lists and maps in a script.
+pub const SCRIPT_DEPTH_MAX: usize = 64;
+
 /// A script: answers by rule, and by role and ordinal.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -181,7 +184,10 @@ impl Script {
     }
 
     pub(super) fn parse(text: &str) -> Result<Script, String> {
-        let script: Script = serde_saphyr::from_str(text).map_err(|error| first_line(&error.to_string()))?;
+        let options =
+            serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: SCRIPT_DEPTH_MAX } };
+        let script: Script = serde_saphyr::from_str_with_options(text, options)
+            .map_err(|error| first_line(&error.to_string()))?;
         for (role, answers) in &script.roles {
             if let Some(meant) = misspelt(role) {
                 return Err(format!("roles.{role}: no call has this role; did you mean {meant:?}?"));
