@@ -23,6 +23,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod policy;
 pub mod port;
+pub mod provenance;
 pub mod run;
 pub mod step_history;
 pub mod template;

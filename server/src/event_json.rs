@@ -141,13 +141,12 @@ fn reuse_json(decided: &ReuseDecided) -> Value {
     let ReuseDecided { node, reuse, decision } = decided;
     match decision {
         ReuseDecision::Reused(result) => {
-            let (word, above): (_, &[NodeId]) = match &result.basis {
-                ReuseBasis::Same => ("reused", &[]),
-                ReuseBasis::CutOff(above) => ("cut_off", above),
-                ReuseBasis::Revalidated => ("revalidated", &[]),
+            let above: &[NodeId] = match &result.basis {
+                ReuseBasis::CutOff(above) => above,
+                ReuseBasis::Same | ReuseBasis::Revalidated => &[],
             };
             json!({
-                "node": node, "reuse": reuse, "decision": word, "recomputed": above, "from": result.from,
+                "node": node, "reuse": reuse, "decision": result.basis.word(), "recomputed": above, "from": result.from,
                 "sampled": result.sampled, "artifact": result.output.artifact,
             })
         }

@@ -1,7 +1,11 @@
 //! The graph of a run with the state of each node.
 
+use std::collections::BTreeSet;
+
 use ostler_actors::{RecoveryPreview, RunView};
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::plan::Made;
+use ostler_kernel::run::NodeStatus;
 
 use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 
@@ -9,11 +13,21 @@ use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 pub(crate) fn graph_view(run: RunId, view: &RunView, ahead: Option<&RecoveryPreview>) -> GraphView {
     let now = ahead.map_or(&view.run, |ahead| &ahead.run);
     let (plan, graph) = (now.plan(), now.graph());
+    let critical: BTreeSet<&NodeId> = view.figures.critical_path.iter().collect();
     let mut nodes: Vec<GraphNode> = now
         .instances()
         .enumerate()
         .map(|(at, (node, instance))| {
             let output = instance.result();
+            let deadline_ms = match instance.status {
+                NodeStatus::WaitingHuman { deadline, .. } => deadline,
+                _ => None,
+            };
+            let (list, undoes, round) = match node.made.as_deref() {
+                Some(Made::Child { of, .. }) => (Some(of.to_string()), None, None),
+                Some(Made::Undo { of, round, .. }) => (None, Some(of.to_string()), Some(*round)),
+                Some(Made::Collector { .. }) | None => (None, None, None),
+            };
             GraphNode {
                 id: node.id.to_string(),
                 kind: word(&node.kind),
@@ -24,10 +38,16 @@ pub(crate) fn graph_view(run: RunId, view: &RunView, ahead: Option<&RecoveryPrev
                 since_ms: instance.since,
                 attempts: instance.attempts,
                 interrupted: ahead.is_some_and(|ahead| ahead.again.contains(&node.id)),
-                busy_ms: view.took.get(&node.id).copied(),
+                busy_ms: view.figures.took.get(&node.id).copied(),
                 failure: instance.failure_message().map(str::to_owned),
                 artifact: output.map(|output| output.artifact.to_string()),
                 bytes: output.map(|output| output.bytes),
+                reuse: view.figures.reuse.get(&node.id).map(|&word| word.to_owned()),
+                critical: critical.contains(&node.id),
+                deadline_ms,
+                list,
+                undoes,
+                round,
             }
         })
         .collect();

@@ -55,6 +55,7 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/runs/{run}/text", get(text::text))
         .route("/v1/runs/{run}/graph", get(runs::graph))
         .route("/v1/runs/{run}/model-exchanges", get(runs::model_exchanges))
+        .route("/v1/runs/{run}/provenance", get(runs::provenance))
         .route("/v1/runs/{run}/results", get(runs::results))
         .route("/v1/runs/{run}/learnt", get(templates::learnt))
         .route("/v1/templates", get(templates::records))

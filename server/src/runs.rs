@@ -11,6 +11,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::lineage;
 use ostler_kernel::policy::Decider;
 use ostler_kernel::port::{RunPlace, RunRow, RunRowStatus, RunsPage, Seq};
+use ostler_kernel::provenance::Provenance;
 use ostler_kernel::run::RunStatus;
 use serde::Deserialize;
 
@@ -299,6 +300,15 @@ pub(crate) async fn model_exchanges(
 ) -> Result<Json<ModelExchanges>, Problem> {
     let run = run_lookup::find(&api.system, &name)?;
     Ok(Json(api.system.model_exchanges(run).await?))
+}
+
+/// The digests, names and times from which exports of provenance are made.
+pub(crate) async fn provenance(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+) -> Result<Json<Provenance>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    Ok(Json(api.system.provenance(run)?))
 }
 
 pub(crate) async fn results(

@@ -1,5 +1,10 @@
 //! Runs exported for other programs.
 
+use std::path::Path;
+
+use jsonschema::Validator;
+use serde_json::Value;
+
 use super::world::World;
 
 /// The planner's first answer is faulty; a step fails and is patched.
@@ -135,4 +140,94 @@ fn the_micro_planner_of_an_exported_goal_run_answers_again() {
     world.ostler("export @last --cassette tape.jsonl").exits(0).says("4 calls of models written");
     std::fs::remove_file(world.path().join("script.yaml")).unwrap();
     ask("cassette:tape.jsonl");
+}
+
+fn validator(file: &str) -> Validator {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    jsonschema::options().should_validate_formats(true).build(&schema).unwrap()
+}
+
+#[track_caller]
+fn check(validator: &Validator, document: &Value) {
+    let faults: Vec<String> =
+        validator.iter_errors(document).map(|fault| format!("{} {fault}", fault.instance_path())).collect();
+    assert!(faults.is_empty(), "{faults:#?}\n{document:#}");
+}
+
+/// Own facets against the definitions that their `_schemaURL` names.
+fn check_facets(event: &Value) {
+    let text = include_str!("../../docs/openlineage-facets.json");
+    let facets = |of: &Value| of["facets"].as_object().cloned().unwrap_or_default();
+    let datasets = [&event["inputs"], &event["outputs"]].map(|all| all.as_array().unwrap().clone()).concat();
+    let all = datasets.iter().map(facets).chain([facets(&event["run"])]).flatten();
+    for (name, facet) in all.filter(|(name, _)| name.starts_with("ostler_")) {
+        let url = facet["_schemaURL"].as_str().unwrap();
+        let mut schema: Value = serde_json::from_str(text).unwrap();
+        assert!(schema["$defs"][url.rsplit('/').next().unwrap()].is_object(), "{name}: {url}");
+        schema["$ref"] = format!("#{}", url.split_once('#').unwrap().1).into();
+        check(&jsonschema::options().should_validate_formats(true).build(&schema).unwrap(), &facet);
+    }
+}
+
+/// A model, a reader of its answer, and an attempt that fails.
+const TRACED: &str = r#"
+id: "the plan"
+nodes:
+  - {id: first, model: default, params: {prompt: "Say one word. s3cret"}}
+  - {id: second, tool: text.render, params: {values: {}}, param_refs: {template: {from: first, path: text}}}
+  - {id: missing, tool: fs.read, params: {path: gone.txt}}
+outputs: [first, second, missing]
+"#;
+
+#[test]
+fn provenance_follows_its_schemas_and_is_the_same_twice() {
+    let world = World::new();
+    world.file("plan.yaml", TRACED).file("script.yaml", PLAN_SCRIPT);
+    world.file("ostler.toml", "[models.default]\nprovider = \"scripted\"\nfile = \"script.yaml\"\n");
+    world.ostler("run plan.yaml --config ostler.toml").exits(1);
+    world.ostler("run plan.yaml --config ostler.toml --fresh=second").exits(1);
+    let prov = world.ostler("export @last --format prov-json").exits(0).out;
+    let lineage = world.ostler("export @last --format openlineage").exits(0);
+    assert_eq!(prov, world.ostler("export @last --format prov-json").exits(0).out);
+    assert_eq!(lineage.out, world.ostler("export @last --format openlineage").exits(0).out);
+    for text in [&prov, &lineage.out] {
+        assert!(!text.contains("s3cret") && !text.contains("hello"), "contents are no provenance: {text}");
+    }
+
+    let document: Value = serde_json::from_str(&prov).unwrap();
+    check(&validator("tests/data/provenance/prov-json.schema.json"), &document);
+    let count = |section: &str| document[section].as_object().map_or(0, serde_json::Map::len);
+    assert_eq!(count("wasGeneratedBy"), 1, "of `second`; `first` is reused: {prov}");
+    assert!(document["wasDerivedFrom"].to_string().contains("record:"), "{prov}");
+    assert_eq!(count("used"), 1, "{prov}");
+    // Both ends of a relation are declared.
+    let declared =
+        |name: &str| ["entity", "activity", "agent"].iter().any(|kind| document[*kind].get(name).is_some());
+    for section in
+        ["used", "wasGeneratedBy", "wasInformedBy", "wasAssociatedWith", "wasDerivedFrom", "wasAttributedTo"]
+    {
+        for relation in document[section].as_object().into_iter().flat_map(|all| all.values()) {
+            let ends = relation.as_object().unwrap().iter().filter(|(key, _)| *key != "prov:time");
+            ends.for_each(|(_, end)| assert!(declared(end.as_str().unwrap()), "{section}: {end}"));
+        }
+    }
+
+    let events = lineage.lines();
+    let event = validator("tests/data/provenance/openlineage-run-event.schema.json");
+    events.iter().for_each(|one| check(&event, one));
+    events.iter().for_each(check_facets);
+    let ends: Vec<String> = events
+        .iter()
+        .map(|one| format!("{} {}", one["eventType"].as_str().unwrap(), one["job"]["name"].as_str().unwrap()))
+        .collect();
+    for job in ["the plan.first", "the plan.second"] {
+        assert_eq!(ends.iter().filter(|end| end.ends_with(job)).count(), 2, "{ends:?}");
+    }
+    assert_eq!((ends.first().unwrap().as_str(), ends.len()), ("START the plan", 8), "{ends:?}");
+    assert!(ends.contains(&"FAIL the plan.missing".to_owned()), "{ends:?}");
+    world
+        .ostler("export @last --format openlineage --cassette x")
+        .exits(2)
+        .complains("redirect standard output");
 }

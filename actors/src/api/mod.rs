@@ -18,6 +18,7 @@ pub(crate) mod operator;
 pub(crate) mod outcome;
 pub(crate) mod pipeline_handle;
 pub(crate) mod pipelines;
+pub(crate) mod provenance;
 pub(crate) mod publisher;
 pub(crate) mod resolve;
 pub(crate) mod run_control;

@@ -1,6 +1,6 @@
 //! Read-only views of runs at any record.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ostler_kernel::agent::RunLifecycle;
@@ -9,8 +9,8 @@ use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Artifact, JSON, Position, RunRow, RunsPage, Seq, StreamId};
 use ostler_kernel::run::{
-    CrashRecovery, FoldedRun, NodeStatus, RecoveryContext, Run, RunOutcome, RunReport, RunTimeline, Spending,
-    StatusFacts,
+    CrashRecovery, FoldedRun, NodeFigures, NodeStatus, RecoveryContext, Run, RunOutcome, RunReport,
+    RunTimeline, StatusFacts,
 };
 use tokio::sync::watch;
 
@@ -33,10 +33,8 @@ pub struct RunView {
     pub run: Run,
     /// The summary.
     pub report: RunReport,
-    /// Milliseconds of the last attempt of each node, up to now for a running one.
-    pub took: BTreeMap<NodeId, Ticks>,
-    /// Credits and model calls of each node.
-    pub spending: Spending,
+    /// Figures of the nodes, up to now for running attempts. Times are in milliseconds.
+    pub figures: NodeFigures,
     /// Outcome of a closed run.
     pub closed: Option<RunOutcome>,
     /// Reason of a suspension that still holds.
@@ -69,7 +67,7 @@ fn fold(services: &RunServices, row: &RunRow, at: Option<Seq>) -> Result<RunView
         timeline.until(services.journal.now());
     }
     let report = timeline.report(&run);
-    let (took, spending) = timeline.into_nodes();
+    let figures = timeline.into_nodes(&run);
     let opened_ms = opened_at;
     let over_by = services.deadline_for(opened.run, run.terms().parent.as_ref())?;
     Ok(RunView {
@@ -77,8 +75,7 @@ fn fold(services: &RunServices, row: &RunRow, at: Option<Seq>) -> Result<RunView
         opened_ms,
         run,
         report,
-        took,
-        spending,
+        figures,
         closed,
         parked,
         out_of_credit,

@@ -75,6 +75,18 @@ pub enum ReuseDecision {
     },
 }
 
+impl ReuseDecision {
+    /// The decision as one word; `None` for an execution of work that is new or never reused.
+    pub fn word(&self) -> Option<&'static str> {
+        match self {
+            ReuseDecision::Reused(result) => Some(result.basis.word()),
+            ReuseDecision::Edited { .. } => Some("edited"),
+            ReuseDecision::Recomputed(Reason::NoRecord | Reason::NotReusable) => None,
+            ReuseDecision::Recomputed(_) => Some("recomputed"),
+        }
+    }
+}
+
 /// A recorded result that a node ends with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReusedResult {
@@ -101,6 +113,15 @@ pub enum ReuseBasis {
 }
 
 impl ReuseBasis {
+    /// The basis as one word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            ReuseBasis::Same => "reused",
+            ReuseBasis::CutOff(_) => "cut_off",
+            ReuseBasis::Revalidated => "revalidated",
+        }
+    }
+
     /// The basis of a reuse. `same_as_last`: the work is that of the node's last result; `beyond`: the nearest executed ancestors, which
     /// came out equal then.
     pub fn new(reuse: Reuse, same_as_last: bool, beyond: &Frontier) -> ReuseBasis {

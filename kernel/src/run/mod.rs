@@ -103,7 +103,7 @@ pub use operator::OperationError;
 pub use planner::{Patch, Planner, PlannerAnswer, PlannerRequest};
 pub use rate_waits::{RATE_WAIT_MS_MAX, RATE_WAITS_MAX, RateWaits};
 pub use recovery::backoff;
-pub use report::{RootCause, RunReport, RunTimeline, attempt_started_at};
+pub use report::{NodeFigures, RootCause, RunReport, RunTimeline, attempt_started_at};
 pub use reuse::{contract_text, repetition};
 pub use run_budget::{NodeAttempt, RunBudget};
 pub use state::{FailureCategory, NodeState, RunOutcome, TransitionReason};

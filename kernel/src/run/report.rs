@@ -33,6 +33,20 @@ pub struct RunTimeline {
     /// Violation of the plan's contract at its last check.
     broken: Option<String>,
     denials: BTreeMap<NodeId, String>,
+    reuse: BTreeMap<NodeId, &'static str>,
+}
+
+/// Figures of the nodes of a run.
+#[derive(Debug, Clone, Default)]
+pub struct NodeFigures {
+    /// Time spent in the last attempt.
+    pub took: BTreeMap<NodeId, Ticks>,
+    /// Credits and model calls of all attempts.
+    pub spending: Spending,
+    /// The last decision about reuse: `reused`, `cut_off`, `revalidated`, `edited`, or `recomputed` because of a change.
+    pub reuse: BTreeMap<NodeId, &'static str>,
+    /// Nodes of the longest chain of attempts, from its end.
+    pub critical_path: Vec<NodeId>,
 }
 
 /// The figures of a run. Times are in the unit of the run.
@@ -130,6 +144,9 @@ impl RunTimeline {
                 }
             }
             Event::ModelCalled { call, .. } => self.models.add(call),
+            Event::ReuseDecided(decided) => {
+                self.reuse.extend(decided.decision.word().map(|word| (decided.node.clone(), word)));
+            }
             Event::ContractBroken { why, .. } => self.broken = Some(why.clone()),
             Event::GateDecision(denied) => {
                 self.denials.insert(denied.node.clone(), format!("{}: {}", denied.code, denied.detail));
@@ -160,9 +177,10 @@ impl RunTimeline {
         self.peak_ready = self.peak_ready.max(self.ready);
     }
 
-    /// By node: the duration of the last attempt, and what all attempts cost.
-    pub fn into_nodes(self) -> (BTreeMap<NodeId, Ticks>, Spending) {
-        (self.took, self.spending)
+    /// The figures of the nodes of `run`.
+    pub fn into_nodes(self, run: &Run) -> NodeFigures {
+        let critical_path = self.critical_path(run).1;
+        NodeFigures { took: self.took, spending: self.spending, reuse: self.reuse, critical_path }
     }
 
     fn makespan(&self) -> Ticks {
@@ -173,7 +191,7 @@ impl RunTimeline {
     pub fn report(&self, run: &Run) -> RunReport {
         let makespan = self.makespan();
         let busy: Ticks = self.busy.values().sum();
-        let critical = self.critical_path(run);
+        let critical = self.critical_path(run).0;
         let executed =
             run.instances().filter(|(_, instance)| instance.status == NodeStatus::Executed).count();
         let span = (makespan as f64).max(1.0);
@@ -244,16 +262,26 @@ impl RunTimeline {
         broken.into_iter().chain(found.into_values()).collect()
     }
 
-    fn critical_path(&self, run: &Run) -> Ticks {
-        let graph = run.graph();
+    /// Duration of the longest chain of attempts, and its nodes from the last to the first.
+    fn critical_path(&self, run: &Run) -> (Ticks, Vec<NodeId>) {
+        let (graph, nodes) = (run.graph(), &run.plan().nodes);
         let mut order: Vec<usize> = (0..graph.level.len()).collect();
         order.sort_by_key(|&at| graph.level[at]);
         let mut path = vec![0; order.len()];
+        let longest = |path: &[Ticks], at: usize| {
+            graph.sources[at].iter().map(|&(source, _)| source).max_by_key(|&source| path[source])
+        };
         for at in order {
-            let before = graph.sources[at].iter().map(|&(source, _)| path[source]).max().unwrap_or(0);
-            path[at] = before + self.busy.get(&run.plan().nodes[at].id).copied().unwrap_or(0);
+            let before = longest(&path, at).map_or(0, |source| path[source]);
+            path[at] = before + self.busy.get(&nodes[at].id).copied().unwrap_or(0);
         }
-        path.into_iter().max().unwrap_or(0)
+        let mut next = (0..path.len()).max_by_key(|&at| path[at]).filter(|&at| path[at] > 0);
+        let (duration, mut chain) = (next.map_or(0, |at| path[at]), Vec::new());
+        while let Some(at) = next.filter(|&at| path[at] > 0) {
+            chain.push(nodes[at].id.clone());
+            next = longest(&path, at);
+        }
+        (duration, chain)
     }
 }
 
@@ -305,7 +333,7 @@ mod tests {
         timeline.record(&Event::RunRecovered { count: 1 }, 70_000);
         timeline.record(&Event::AttemptResult(Box::new(result)), 71_000);
         timeline.record(&moved(NodeState::Running, NodeState::Failed), 71_000);
-        assert_eq!(timeline.into_nodes().0, BTreeMap::from([("a".into(), 500)]));
+        assert_eq!(timeline.took, BTreeMap::from([("a".into(), 500)]));
     }
 
     #[test]
@@ -324,7 +352,7 @@ mod tests {
             timeline.record(&starts, 1_200);
             timeline.until(now);
             assert_eq!(timeline.makespan(), lasted, "{now}");
-            assert_eq!(timeline.into_nodes().0, BTreeMap::from([("a".into(), took)]), "{now}");
+            assert_eq!(timeline.took, BTreeMap::from([("a".into(), took)]), "{now}");
         }
     }
 

@@ -149,10 +149,15 @@ enum Command {
     Events(events::EventsArgs),
     /// Export a run for other programs
     ///
+    /// `--format prov-json` and `--format openlineage` print who did what, and what each result was made from: names,
+    /// digests, sizes and times, no contents. A run that has ended gives the same bytes each time.
+    ///
     /// A cassette holds the run's calls of models, each with its answer: `--model cassette:FILE` answers the same questions again,
     /// without network or key. What the records do not hold is left out and named on standard error. Prompts and
     /// answers are exported as they are; keys and cookies are in no record.
-    #[command(after_help = "Examples:\n  ostler export @last --cassette tape.jsonl")]
+    #[command(
+        after_help = "Examples:\n  ostler export @last --format prov-json > run.prov.json\n  ostler export @last --format openlineage\n  ostler export @last --cassette tape.jsonl"
+    )]
     Export(export::ExportArgs),
     /// Print what the programs of a run printed
     ///

@@ -9,6 +9,7 @@ use ostler_server::wire::{GraphView, Summary};
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::{positive_integer, run_name};
 use crate::cli::exit::{Failure, code};
+use crate::cli::output::graph::{dot, mermaid};
 use crate::cli::output::hints;
 use crate::cli::output::summary;
 use crate::cli::output::summary::{Page, figures, root_causes, waiting};
@@ -83,117 +84,4 @@ async fn print(session: &mut Session, args: ShowArgs, format: Format, out: &mut 
         }
     }
     Ok(())
-}
-
-fn colour(state: &str) -> &'static str {
-    match state {
-        "executed" => "#b7e4c7",
-        "failed" => "#f4a6a6",
-        "cancelled" => "#e5c1c1",
-        "skipped" => "#e5e5e5",
-        "running" => "#a9d6f5",
-        "waiting_human" | "failed_retryable" | "blocked" => "#fbe3a4",
-        _ => "#ffffff",
-    }
-}
-
-fn dot(graph: &GraphView) -> String {
-    let mut text = format!("digraph {:?} {{\n  node [shape=box, style=filled]\n", graph.plan);
-    for node in &graph.nodes {
-        let uses = node.uses.as_deref().unwrap_or(&node.kind);
-        let label = format!("{}\\n{}\\n{}", node.id, uses.replace('"', "'"), node.state);
-        let outline = if graph.outputs.contains(&node.id) { ", penwidth=2" } else { "" };
-        text += &format!(
-            "  \"{}\" [label=\"{label}\", fillcolor=\"{}\"{outline}]\n",
-            node.id,
-            colour(&node.state)
-        );
-    }
-    for edge in &graph.edges {
-        let style = if edge.on == "terminal" { " [style=dashed]" } else { "" };
-        text += &format!("  \"{}\" -> \"{}\"{style}\n", edge.from, edge.to);
-    }
-    text + "}\n"
-}
-
-fn mermaid(graph: &GraphView) -> String {
-    // Mermaid does not accept all characters of node ids in names.
-    let name = |id: &str| {
-        graph.nodes.iter().position(|node| node.id == id).map_or_else(String::new, |at| format!("n{at}"))
-    };
-    let mut text = "flowchart TD\n".to_owned();
-    for node in &graph.nodes {
-        let uses = node.uses.as_deref().unwrap_or(&node.kind).replace('"', "'");
-        let name = name(&node.id);
-        text += &format!("  {name}[\"{}<br/>{uses}<br/>{}\"]\n", node.id, node.state);
-        text += &format!("  style {name} fill:{}\n", colour(&node.state));
-    }
-    for edge in &graph.edges {
-        let arrow = if edge.on == "terminal" { "-.->" } else { "-->" };
-        text += &format!("  {} {arrow} {}\n", name(&edge.from), name(&edge.to));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use expect_test::expect;
-    use ostler_server::wire::{GraphEdge, GraphNode};
-
-    fn graph() -> GraphView {
-        let node = |id: &str, state: &str, uses: Option<&str>| GraphNode {
-            id: id.to_owned(),
-            kind: "tool".to_owned(),
-            uses: uses.map(str::to_owned),
-            level: 0,
-            state: state.to_owned(),
-            reason: None,
-            since_ms: 0,
-            attempts: 1,
-            interrupted: false,
-            busy_ms: None,
-            failure: None,
-            artifact: None,
-            bytes: None,
-        };
-        GraphView {
-            run: "r".to_owned(),
-            plan: "p".to_owned(),
-            version: 1,
-            nodes: vec![node("a.b", "executed", Some("fs.list")), node("end", "pending", None)],
-            edges: vec![GraphEdge {
-                from: "a.b".to_owned(),
-                to: "end".to_owned(),
-                on: "terminal".to_owned(),
-            }],
-            outputs: vec!["end".to_owned()],
-        }
-    }
-
-    #[test]
-    fn dot_marks_states_outputs_and_terminal_edges() {
-        expect![[r##"
-            digraph "p" {
-              node [shape=box, style=filled]
-              "a.b" [label="a.b\nfs.list\nexecuted", fillcolor="#b7e4c7"]
-              "end" [label="end\ntool\npending", fillcolor="#ffffff", penwidth=2]
-              "a.b" -> "end" [style=dashed]
-            }
-        "##]]
-        .assert_eq(&dot(&graph()));
-    }
-
-    #[test]
-    fn mermaid_gives_names_that_it_takes() {
-        expect![[r#"
-            flowchart TD
-              n0["a.b<br/>fs.list<br/>executed"]
-              style n0 fill:#b7e4c7
-              n1["end<br/>tool<br/>pending"]
-              style n1 fill:#ffffff
-              n0 -.-> n1
-        "#]]
-        .assert_eq(&mermaid(&graph()));
-    }
 }

@@ -4,6 +4,7 @@ pub(crate) mod approval;
 pub(crate) mod cells;
 pub(crate) mod credits;
 pub(crate) mod findings;
+pub(crate) mod graph;
 pub(crate) mod hints;
 pub(crate) mod labels;
 pub(crate) mod live;

@@ -111,6 +111,12 @@ fn graph(summary: &Summary) -> GraphView {
         failure: (state == "failed").then(|| "no such file: 日本語.md ".repeat(9)),
         artifact: None,
         bytes: Some(2_300),
+        reuse: None,
+        critical: false,
+        deadline_ms: None,
+        list: None,
+        undoes: None,
+        round: None,
     });
     GraphView {
         run: RUN.to_owned(),
@@ -339,6 +345,12 @@ fn a_long_name_is_cut_on_a_terminal_and_whole_in_a_pipe() {
         failure: (state == "failed").then(|| "not done within 500 ms".to_owned()),
         artifact: None,
         bytes: None,
+        reuse: None,
+        critical: false,
+        deadline_ms: None,
+        list: None,
+        undoes: None,
+        round: None,
     };
     let graph = GraphView {
         run: RUN.to_owned(),
