@@ -11,7 +11,7 @@ use crate::id::{Digest, NodeId};
 use crate::json::{self, JsonError, Object};
 use crate::lineage;
 use crate::plan::{Kind, Node, ParamRef};
-use crate::template::{self, FillError, RENDER_BYTES_MAX};
+use crate::template::{self, FillError, RENDER_BYTES_MAX, read_part};
 
 /// The input of an attempt.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,6 +122,12 @@ impl Run {
             && let Some(value) = params.make_mut().remove(element)
         {
             values.insert(element.to_owned(), value);
+        }
+        // A model receives what its prompt reads (0051), so a change of anything else is no change of its work.
+        if node.kind == Kind::Model
+            && let Some(Value::String(prompt)) = params.get("prompt")
+        {
+            values = read_part(prompt, &values);
         }
         refs.extend(digests(&values)?);
         if !node.calls_model() {

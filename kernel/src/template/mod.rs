@@ -3,6 +3,7 @@
 mod bounds;
 mod environment;
 mod names;
+mod reading;
 mod render;
 
 use std::borrow::Cow;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use crate::json::{JsonError, write_value};
 
+pub use reading::read_part;
 pub use render::{
     RENDER_BYTES_MAX, RENDER_COPIES_BYTES_MAX, RENDER_FUEL, RENDER_VALUES_BYTES_MAX, RenderError,
     TEMPLATE_BYTES_MAX, TemplateError, check_paths, check_template, check_values, render,

@@ -210,7 +210,7 @@ pub fn render(template: &str, values: &Map<String, Value>) -> Result<String, Ren
 }
 
 /// Compiles a template after checking the bounds; the engine would recurse without limit on some inputs.
-fn compiled<'e>(
+pub(super) fn compiled<'e>(
     environment: &'e Environment<'_>,
     template: &'e str,
 ) -> Result<Template<'e, 'e>, RenderError> {
