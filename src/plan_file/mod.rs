@@ -223,6 +223,13 @@ impl PlanFile {
         self.draft.as_ref().filter(|_| self.findings.is_empty())
     }
 
+    /// Lets the nodes that ask the default model ask `model`.
+    pub fn ask(&mut self, model: &str) {
+        if let Some(draft) = &mut self.draft {
+            draft.ask(model);
+        }
+    }
+
     /// Validates the plan. Returns the valid plan with advice.
     ///
     /// # Errors

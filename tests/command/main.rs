@@ -31,6 +31,7 @@ mod plans;
 mod second_terminal;
 mod simulations;
 mod suggestions;
+mod telehealth;
 mod templates;
 mod terminal;
 mod top;

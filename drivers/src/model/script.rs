@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ostler_kernel::plan::{HumanDuration, nearest};
 use ostler_kernel::port::{CallOrigin, Finish, Message, ModelErrorClass, ModelRequest};
+use ostler_kernel::template;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -54,6 +55,8 @@ pub(super) struct Answer {
     /// A JSON value, written as text.
     pub(super) answer: Option<Value>,
     pub(super) text: Option<String>,
+    /// A text made of the request: a template over [`template_values`].
+    pub(super) template: Option<String>,
     pub(super) reasoning: Option<String>,
     #[serde(default)]
     pub(super) calls: Vec<ScriptedCall>,
@@ -256,15 +259,39 @@ impl Script {
 
 impl Answer {
     fn check(&self) -> Result<(), String> {
-        let words = usize::from(self.answer.is_some()) + usize::from(self.text.is_some());
+        let given = [self.answer.is_some(), self.text.is_some(), self.template.is_some()];
+        let words = given.into_iter().filter(|is_given| *is_given).count();
         match (&self.fail, words, self.calls.is_empty()) {
-            (Some(_), 0, true) => Ok(()),
-            (Some(_), ..) => Err("`fail` stands alone; remove the answer".to_owned()),
-            (None, 2, _) => Err("`answer` and `text` exclude each other; remove one".to_owned()),
-            (None, 0, true) => Err("no answer; write one of `answer`, `text`, `calls`, `fail`".to_owned()),
-            (None, ..) => Ok(()),
+            (Some(_), 0, true) => {}
+            (Some(_), ..) => return Err("`fail` stands alone; remove the answer".to_owned()),
+            (None, 2.., _) => {
+                return Err("`answer`, `text` and `template` exclude each other; keep one".to_owned());
+            }
+            (None, 0, true) => {
+                let what = "no answer; write one of `answer`, `text`, `template`, `calls`, `fail`";
+                return Err(what.to_owned());
+            }
+            (None, ..) => {}
         }
+        let checked = self.template.as_deref().map_or(Ok(()), |text| {
+            let is_there = |name: &str| TEMPLATE_VALUES.contains(&name);
+            template::check_template(text).and_then(|()| template::check_values(text, &is_there))
+        });
+        checked.map_err(|error| error.to_string())
     }
+}
+
+/// Names in the template of an answer.
+const TEMPLATE_VALUES: [&str; 2] = ["prompt", "system"];
+
+/// Values for the template of an answer: the first message of the user, and the instructions.
+pub(super) fn template_values(request: &ModelRequest) -> Map<String, Value> {
+    let first = |of: fn(&Message) -> Option<&String>| {
+        Value::from(request.messages.iter().find_map(of).map(String::as_str).unwrap_or_default())
+    };
+    let prompt = first(|message| if let Message::User(text) = message { Some(text) } else { None });
+    let system = first(|message| if let Message::System(text) = message { Some(text) } else { None });
+    TEMPLATE_VALUES.into_iter().map(str::to_owned).zip([prompt, system]).collect()
 }
 
 impl When {

@@ -7,10 +7,11 @@ use ostler_kernel::plan::HumanDuration;
 use ostler_kernel::port::{
     BoxFuture, Completion, Delta, Finish, Model, ModelError, ModelErrorClass, ModelRequest, ToolCall, Usage,
 };
+use ostler_kernel::template::{RenderError, render};
 use ostler_kernel::text::{TOKEN_BYTES, beginning};
 use serde_json::Value;
 
-use super::script::{Answer, Script};
+use super::script::{Answer, Script, template_values};
 use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
 
 /// Maximum pieces of a text; a longer text comes in larger pieces.
@@ -52,7 +53,10 @@ impl ScriptedModel {
             wait(latency).await;
             return Err(failed(class.0, answer.message.clone().unwrap_or_default(), answer.retry_after));
         }
-        let completion = completion(answer, &request);
+        let completion = completion(answer, &request).map_err(|error| {
+            let message = format!("script {}: {error}", self.file.display());
+            failed(ModelErrorClass::InvalidRequest, message, None)
+        })?;
         show(&completion, latency, delta).await;
         Ok(completion)
     }
@@ -72,11 +76,12 @@ fn failed(class: ModelErrorClass, message: String, retry_after_s: Option<f64>) -
     ModelError { class, status: None, message, retry_after_s, is_unsent: false }
 }
 
-fn completion(answer: &Answer, request: &ModelRequest) -> Completion {
-    let text = match (&answer.text, &answer.answer) {
-        (Some(text), _) => text.clone(),
-        (None, Some(value)) => value.to_string(),
-        (None, None) => String::new(),
+fn completion(answer: &Answer, request: &ModelRequest) -> Result<Completion, RenderError> {
+    let text = match (&answer.text, &answer.answer, &answer.template) {
+        (Some(text), ..) => text.clone(),
+        (None, Some(value), _) => value.to_string(),
+        (None, None, Some(template)) => render(template, &template_values(request))?,
+        (None, None, None) => String::new(),
     };
     let tool_calls = answer.calls.iter().enumerate().map(|(at, call)| ToolCall {
         id: Some(format!("call_{at}")),
@@ -104,7 +109,7 @@ fn completion(answer: &Answer, request: &ModelRequest) -> Completion {
         ..Usage::default()
     };
     cut(&mut completion, request.sampling.max_output_tokens);
-    completion
+    Ok(completion)
 }
 
 /// Ends the answer where the request does, as a provider would.
@@ -129,12 +134,15 @@ async fn show(
     }
     let pieces = pieces(&completion.text);
     let each = duration(latency) / u32::try_from(pieces.len().max(1)).unwrap_or(u32::MAX);
+    // Each timer ends a little late; counted from the beginning, that does not add up.
+    let mut due = tokio::time::Instant::now() + each;
     if pieces.is_empty() {
-        tokio::time::sleep(each).await;
+        tokio::time::sleep_until(due).await;
     }
     for piece in pieces {
-        tokio::time::sleep(each).await;
+        tokio::time::sleep_until(due).await;
         delta(Delta::Text(piece));
+        due += each;
     }
     for (at, call) in completion.tool_calls.iter().enumerate() {
         delta(Delta::Call { at, name: call.name.clone() });

@@ -18,6 +18,18 @@ async fn check(script: &str, role: &str, ordinal: u32, params: Value, expected: 
     expected.assert_eq(&shown(world(script).call_as("default", params, origin).await));
 }
 
+#[tokio::test]
+async fn a_template_makes_an_answer_of_the_request() {
+    let script = "rules:\n  - when: {}\n    template: '{{ system }}: {{ prompt | lines | select(\"startingwith\", \"- \") | join(\" \") }}'\n";
+    let asks = json!({"system": "Say", "prompt": "{{ what }}\nno\n- b", "values": {"what": "- a"}});
+    check(script, "", 1, asks, expect![[r#"{"text":"Say: - a - b"}"#]]).await;
+    let script = "rules: [{when: {}, template: '{{ prompt | int }}'}]";
+    let failed =
+        world(script).call_as("default", json!({"prompt": "no number"}), CallOrigin::default()).await;
+    let failed = shown(failed);
+    assert!(failed.contains("template, line 1"), "{failed}");
+}
+
 const SCRIPT: &str = r#"
 roles:
   planner:
@@ -147,7 +159,10 @@ async fn random_failures_are_the_same_each_time() {
 #[test]
 fn a_broken_script_names_the_place() {
     for (script, told) in [
-        ("roles: {a: [{text: x, answer: 1}]}", "roles.a[0]: `answer` and `text` exclude each other"),
+        (
+            "roles: {a: [{text: x, answer: 1}]}",
+            "roles.a[0]: `answer`, `text` and `template` exclude each other",
+        ),
         ("roles: {a: [{}]}", "roles.a[0]: no answer"),
         ("roles: {a: [{fail: overloaded, text: x}]}", "roles.a[0]: `fail` stands alone"),
         ("roles: {a: [{fail: late}]}", "unknown class \"late\"; use one of rate_limited,"),

@@ -10,7 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::duration::HumanDuration;
-use super::{Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, ParamRef};
+use super::{
+    Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, MODEL_DEFAULT, Method, ParamRef,
+};
 use crate::agent::Oversight;
 use crate::id::NodeId;
 use crate::ledger::Usd;
@@ -112,6 +114,22 @@ pub struct NodeDraft {
     pub deadline: Option<HumanDuration>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub undo: Option<Value>,
+}
+
+impl PlanDraft {
+    /// Lets the nodes that ask the default model ask `model`.
+    pub fn ask(&mut self, model: &str) {
+        for node in &mut self.nodes {
+            let names_none = node.params.as_ref().is_none_or(|params| !params.contains_key("model"));
+            let asks_default = match node.model.as_deref() {
+                Some(named) => named == MODEL_DEFAULT,
+                None => names_none && matches!(node.kind, Some(Kind::Model | Kind::SubAgent)),
+            };
+            if asks_default {
+                node.model = Some(model.to_owned());
+            }
+        }
+    }
 }
 
 impl NodeDraft {

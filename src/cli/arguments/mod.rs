@@ -10,6 +10,7 @@ pub(crate) mod watch;
 use std::path::PathBuf;
 
 use clap::Args;
+use ostler::config::Config;
 use ostler_drivers::model::{ModelConfig, Provider};
 
 use crate::cli::exit::Failure;
@@ -55,6 +56,30 @@ impl Globals {
         let config = ModelConfig { file: Some(file), ..ModelConfig::of(provider) };
         let extra = ExtraModel { name: provider.as_str().to_owned(), file: Some(named), config };
         Ok(Globals { extra_model: Some(extra), ..self.clone() })
+    }
+
+    /// The model of `--model`: that of the file, or one of the configuration; `None` without the option.
+    ///
+    /// # Errors
+    ///
+    /// The model is not configured.
+    pub(crate) fn chosen_model(
+        &self,
+        config: &Config,
+        model: Option<&str>,
+    ) -> Result<Option<String>, Failure> {
+        if let Some(extra) = &self.extra_model {
+            return Ok(Some(extra.name.clone()));
+        }
+        let Some(named) = model else { return Ok(None) };
+        if config.models.contains_key(named) {
+            return Ok(Some(named.to_owned()));
+        }
+        let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
+        let known = if known.is_empty() { "no model is configured".to_owned() } else { known.join(", ") };
+        Err(Failure::invalid(format!(
+            "--model {named}: not a configured model ({known}); name one, scripted:FILE or cassette:FILE"
+        )))
     }
 
     /// Rejects `--json` for commands that print text only.

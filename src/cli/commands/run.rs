@@ -45,6 +45,9 @@ pub(crate) struct RunArgs {
     /// Execute NODE, or every node, although its result is recorded
     #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
     fresh: Vec<String>,
+    /// Model for nodes that ask `default`: a name of the configuration, scripted:FILE or cassette:FILE
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
     #[command(flatten)]
     bounds: Bounds,
     #[command(flatten)]
@@ -54,6 +57,7 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure> {
+    let globals = &globals.with_model(args.model.as_deref())?;
     let mut out = Out::new();
     let workspace_text = args.bounds.workspace()?;
     let workspace = PathBuf::from(&workspace_text);
@@ -61,7 +65,10 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     if let Some(data) = data {
         bounds::check_outside_data(&workspace, &data)?;
     }
-    let file = plan::read_named(&args.plan, args.params)?;
+    let mut file = plan::read_named(&args.plan, args.params)?;
+    if let Some(model) = globals.chosen_model(&config, args.model.as_deref())? {
+        file.ask(&model);
+    }
     accept_new_servers(&config, Some(file.source().text())).await;
     let (plan, _advice) = plan::judge(&file, &config)
         .map_err(|findings| findings::report_plan(&file, &findings, globals.json, &mut out))?;

@@ -25,19 +25,10 @@ impl Thinkers {
     /// The model is not configured, or none is.
     pub(crate) fn of(globals: &Globals, config: &Config, model: Option<&str>) -> Result<Thinkers, Failure> {
         let both = |name: &str| Thinkers { planner: name.to_owned(), executor: name.to_owned() };
-        if let Some(extra) = &globals.extra_model {
-            return Ok(both(&extra.name));
+        if let Some(chosen) = globals.chosen_model(config, model)? {
+            return Ok(both(&chosen));
         }
         let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
-        if let Some(named) = model {
-            if config.models.contains_key(named) {
-                return Ok(both(named));
-            }
-            let known = if known.is_empty() { "no model is configured".to_owned() } else { known.join(", ") };
-            return Err(Failure::invalid(format!(
-                "--model {named}: not a configured model ({known}); name one, scripted:FILE or cassette:FILE"
-            )));
-        }
         let tables = config.models_config();
         let of_role = |role: &str| tables.model_of(role).to_owned();
         let found = Thinkers { planner: of_role("planner"), executor: of_role("executor") };
