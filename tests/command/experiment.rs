@@ -27,6 +27,55 @@ fn modes_are_compared_and_the_page_holds_the_figures_that_are_printed() {
 }
 
 #[test]
+fn lineage_keeps_what_an_edit_does_not_reach() {
+    let world = World::new();
+    let line = "experiment lineage --repeats 2 --edits 6 --seed 3 --json --html page.html";
+    let ended = world.ostler(line).exits(0);
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(report["checks"].as_array().unwrap().len(), 9, "{report:#}");
+
+    let of = |condition: &'static str, at: usize| {
+        let means = report["means"].as_array().unwrap().iter();
+        means.filter(|mean| mean["condition"] == condition).nth(at).unwrap().clone()
+    };
+    let replay = "simple_dag_replay_selective_recompute";
+    let (unrelated, edited) = (of(replay, 0), of(replay, 1));
+    assert_eq!(
+        (&unrelated["exact"], &unrelated["churn"], &unrelated["contamination"]),
+        (&1.0.into(), &0.0.into(), &0.0.into())
+    );
+    assert_eq!(unrelated["calls"], 1.0, "the outlook on recruiting");
+    for metric in ["reflection", "consistency", "recall", "stable", "unaffected"] {
+        assert_eq!(edited[metric], 1.0, "{metric}");
+    }
+    assert_eq!((&edited["upstream_churn"], &edited["calls"]), (&0.0.into(), &2.0.into()));
+    let looped = of("loop_real_world_with_edit_event", 1);
+    assert_eq!(
+        (&looped["reflection"], &looped["consistency"], &looped["stable"]),
+        (&1.0.into(), &0.5.into(), &Value::Null)
+    );
+    assert!(looped["input_tokens"].as_f64() > edited["input_tokens"].as_f64());
+
+    let executed = |spot: &Value| serde_json::from_value::<Vec<String>>(spot["executed"].clone()).unwrap();
+    let spots = &report["spots"];
+    assert_eq!(executed(&spots["cut_off"]), ["operations"]);
+    assert_eq!(executed(&spots["field"]), ["memo"]);
+    assert_eq!(executed(&spots["whole"]).len(), 10);
+    let drift = report["drift"].as_array().unwrap();
+    assert_eq!(drift.len(), 3 * 7, "three conditions before and after six edits");
+    assert!(drift.iter().filter(|step| step["condition"] == replay).all(|step| step["consistency"] == 1.0));
+    assert!(drift.iter().any(|step| step["consistency"].as_f64() < Some(1.0)), "loops fall behind");
+
+    let page = std::fs::read_to_string(world.path().join("page.html")).unwrap();
+    assert!(page.contains("The loops are scripts") && page.matches("<polyline").count() > 8);
+    world.ostler("experiment lineage --edits 0").exits(2).complains("give a whole number from 1 to 200");
+    world
+        .ostler("experiment lineage --model other")
+        .exits(2)
+        .complains("--model other: not a configured model");
+}
+
+#[test]
 fn what_cannot_be_measured_or_written_is_told_at_once() {
     let world = World::new();
     let equal = world.ostler("experiment modes --latency 10ms --tool-latency 10ms").exits(2);

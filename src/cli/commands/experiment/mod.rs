@@ -3,6 +3,7 @@
 mod agentdojo;
 mod document;
 mod engine;
+mod lineage;
 mod modes;
 mod page;
 mod plot;
@@ -44,11 +45,23 @@ enum What {
         after_help = "Examples:\n  ostler experiment agentdojo --data agentdojo.json\n  ostler experiment agentdojo --data agentdojo.json --html report.html --json"
     )]
     Agentdojo(agentdojo::AgentdojoArgs),
+    /// Edit a memo of nine artifacts in many ways, and measure what changes
+    ///
+    /// Runs the example telehealth.yaml in memory, edits it in two ways (an unrelated source; an artifact in the middle), and takes the
+    /// edit up in three conditions: two loops that write the memo anew, and a replay by lineage. Counts what is preserved,
+    /// what the change reaches, calls, tokens and time. Then edits it at every place, and many times in a row. Scripts write;
+    /// with --model a configured model does, which costs its tokens. Writes one HTML page with plots and all figures;
+    /// --json prints the figures. Exits with 1 if a check fails.
+    #[command(
+        after_help = "Examples:\n  ostler experiment lineage\n  ostler experiment lineage --edits 50 --seed 7 --html lineage.html\n  ostler experiment lineage --model careful --repeats 3 --json"
+    )]
+    Lineage(lineage::LineageArgs),
 }
 
 pub(crate) async fn experiment(globals: &Globals, args: ExperimentArgs) -> Result<u8, Failure> {
     match args.what {
         What::Modes(args) => modes::modes(globals, args).await,
         What::Agentdojo(args) => agentdojo::agentdojo(globals, args).await,
+        What::Lineage(args) => lineage::lineage(globals, args).await,
     }
 }

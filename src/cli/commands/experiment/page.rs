@@ -6,18 +6,11 @@ use ostler_kernel::policy::{Aggregator, ContextForm};
 use ostler_sim::modes::experiment::{Comparison, Family, Line, Point, Strategy, Sweep};
 
 use super::document::{checks, document, escaped};
-use super::plot::{Plot, Series, legend};
+use super::plot::{Plot, Series, legend, styles};
 use super::report::Report;
 
 /// The whole page.
 pub(super) fn html(report: &Report) -> String {
-    let mut style = String::new();
-    for number in 0..STYLES {
-        let _ = writeln!(
-            style,
-            ".s{number} polyline {{ stroke: var(--s{number}); }} .s{number} circle, .s{number} polygon {{ fill: var(--s{number}); }}"
-        );
-    }
     let body = [
         introduction(report),
         checks(&report.checks),
@@ -26,11 +19,8 @@ pub(super) fn html(report: &Report) -> String {
         engine_table(report),
         form_tables(report),
     ];
-    document("Modes of goal runs", &style, &body.concat(), report)
+    document("Modes of goal runs", &styles(), &body.concat(), report)
 }
-
-/// Colours and markers of the style sheet.
-const STYLES: usize = 7;
 
 fn style_of(strategy: Strategy) -> usize {
     match strategy {
@@ -108,7 +98,7 @@ fn plot(title: &str, unit: &str, sweep: &Sweep, value: fn(&Point) -> f64) -> Str
         style: style_of(line.strategy),
         points: line.points.iter().map(|point| (f64::from(point.tools), value(point))).collect(),
     };
-    Plot { title, unit, series: sweep.lines.iter().map(series).collect() }.svg()
+    Plot { title, x: "tools", unit, series: sweep.lines.iter().map(series).collect() }.svg()
 }
 
 fn crossover_table(report: &Report) -> String {

@@ -13,6 +13,8 @@ pub(super) struct Series {
 /// A plot.
 pub(super) struct Plot<'a> {
     pub(super) title: &'a str,
+    /// What the horizontal axis counts, such as `tools`.
+    pub(super) x: &'a str,
     pub(super) unit: &'a str,
     pub(super) series: Vec<Series>,
 }
@@ -62,30 +64,49 @@ impl Plot<'_> {
         }
         let _ = write!(
             svg,
-            "<text class=\"axis\" text-anchor=\"middle\" x=\"{}\" y=\"{}\">tools</text>\
+            "<text class=\"axis\" text-anchor=\"middle\" x=\"{}\" y=\"{}\">{}</text>\
              <text class=\"axis\" text-anchor=\"middle\" transform=\"translate(14 {}) rotate(-90)\">{}</text>",
             f64::midpoint(LEFT, WIDTH - RIGHT),
             HEIGHT - 8.0,
+            self.x,
             f64::midpoint(TOP, HEIGHT - BOTTOM),
             self.unit
         );
         for series in &self.series {
-            draw(&mut svg, series, &x, &y, self.unit);
+            draw(&mut svg, series, (&x, &y), (self.x, self.unit));
         }
         svg + "</svg></figure>"
     }
 }
 
-fn draw(svg: &mut String, series: &Series, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64, unit: &str) {
+/// Places of a value in the plot.
+type Axes<'a> = (&'a dyn Fn(f64) -> f64, &'a dyn Fn(f64) -> f64);
+
+fn draw(svg: &mut String, series: &Series, (x, y): Axes<'_>, (counted, unit): (&str, &str)) {
     let Series { name, style, points } = series;
     let path: Vec<String> =
         points.iter().map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1))).collect();
     let _ = write!(svg, "<g class=\"s{style}\"><polyline points=\"{}\"/>", path.join(" "));
     for point in points {
         let (at, value) = (marker(*style, x(point.0), y(point.1)), short(point.1));
-        let _ = write!(svg, "<g>{at}<title>{name}, {} tools: {value} {unit}</title></g>", point.0);
+        let _ = write!(svg, "<g>{at}<title>{name}, {} {counted}: {value} {unit}</title></g>", point.0);
     }
     svg.push_str("</g>");
+}
+
+/// Colours and markers of the style sheet.
+const STYLES: usize = 7;
+
+/// Rules of the style sheet that colour lines and markers by their number.
+pub(super) fn styles() -> String {
+    let mut style = String::new();
+    for number in 0..STYLES {
+        let _ = writeln!(
+            style,
+            ".s{number} polyline {{ stroke: var(--s{number}); }} .s{number} circle, .s{number} polygon {{ fill: var(--s{number}); }}"
+        );
+    }
+    style
 }
 
 /// The line of a legend.
