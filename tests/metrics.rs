@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 
 use ostler::config::Config;
+use ostler::kernel::event::ReuseTerms;
 use ostler::kernel::plan::PlanDraft;
 use ostler::{Ostler, OstlerBuilder, PipelineSpec, StageSpec, StartError, Submission};
 use ostler_actors::metric::{self, Metric, Type};
@@ -179,6 +181,39 @@ async fn what_is_served_is_what_the_table_of_metrics_says() {
         };
         let head = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         assert_eq!(page.matches(&head).count(), 1, "{name}");
+    }
+    os.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reuse_is_counted_with_what_it_spares() {
+    let folder = tempfile::tempdir().unwrap();
+    let (os, address) = serving(scripted(folder.path())).await;
+    let nodes = json!([
+        {"id": "a", "model": "good", "params": {"prompt": "hi"}},
+        {"id": "b", "tool": "text.render", "params": {"template": "x", "values": {}}},
+    ]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    let plan = Arc::new(os.plan(draft).unwrap());
+    for _ in 0..3 {
+        let reuse = Some(ReuseTerms::default());
+        let submission = Submission { reuse, ..Submission::plan(Arc::clone(&plan)) };
+        assert!(os.submit(submission).await.unwrap().outcome().await.unwrap().is_success());
+    }
+    // A page is served again for a second, so it is read once.
+    let found = series(&get(address, "/metrics").1);
+    assert_eq!(found["ostler_tokens_avoided_total"], 240.0);
+    assert_eq!(found["ostler_effects_avoided_total"], 4.0);
+    let results = [
+        ("reused", 4.0),
+        ("executed", 2.0),
+        ("recomputed", 0.0),
+        ("cut_off", 0.0),
+        ("revalidated", 0.0),
+        ("edited", 0.0),
+    ];
+    for (result, count) in results {
+        assert_eq!(found[&format!("ostler_node_reuse_total{{result=\"{result}\"}}")], count, "{result}");
     }
     os.shutdown().await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Recorder, SharedString};
-use ostler_kernel::event::Event;
+use ostler_kernel::event::{Event, ReuseDecision};
 use ostler_kernel::port::{
     Journal, JournalError, JournalLayer, ModelCall, Position, StreamBatch, StreamKind,
 };
@@ -23,7 +23,14 @@ pub(super) fn begin(recorder: &dyn Recorder) {
     for outcome in outcomes {
         metric::RUNS.counter(recorder, [outcome.as_str().into()]).increment(0);
     }
+    for result in REUSE_RESULTS {
+        metric::NODE_REUSE.counter(recorder, [result.into()]).increment(0);
+    }
+    metric::EFFECTS_AVOIDED.counter(recorder, []).increment(0);
+    metric::TOKENS_AVOIDED.counter(recorder, []).increment(0);
 }
+
+const REUSE_RESULTS: [&str; 6] = ["reused", "cut_off", "revalidated", "edited", "recomputed", "executed"];
 
 struct Counted {
     journal: Arc<dyn Journal>,
@@ -35,6 +42,8 @@ enum Count {
     Run(RunOutcome),
     Transition { to: &'static str, reason: &'static str },
     Recovery { level: &'static str, result: &'static str },
+    Reuse { result: &'static str },
+    EffectAvoided,
     Model(Box<ModelCall>),
 }
 
@@ -48,6 +57,8 @@ impl Count {
             Count::Recovery { level, result } => {
                 metric::RECOVERY.counter(recorder, [level.into(), result.into()])
             }
+            Count::Reuse { result } => metric::NODE_REUSE.counter(recorder, [result.into()]),
+            Count::EffectAvoided => metric::EFFECTS_AVOIDED.counter(recorder, []),
             Count::Model(call) => return add_call(&call, recorder),
         };
         counter.increment(1);
@@ -91,6 +102,12 @@ fn counts(kind: StreamKind, events: &[Event]) -> Vec<Count> {
             // The log of the attempts has it too.
             Event::ModelCalled { call, .. } if kind == StreamKind::Run => {
                 counts.push(Count::Model(call.clone()))
+            }
+            Event::ReuseDecided(decided) => {
+                counts.push(Count::Reuse { result: decided.decision.word().unwrap_or("executed") });
+                if matches!(decided.decision, ReuseDecision::Reused(_)) {
+                    counts.push(Count::EffectAvoided);
+                }
             }
             Event::RunClosed { outcome } => counts.push(Count::Run(*outcome)),
             _ => {}

@@ -113,6 +113,13 @@ impl Measures {
         lock(&recording.tally).spend(client, kind, ended.cost);
     }
 
+    /// Counts the tokens of calls that a recorded result made unnecessary.
+    pub(crate) fn spared(&self, tokens: u64) {
+        if let Some(recording) = &self.0 {
+            metric::TOKENS_AVOIDED.counter(&recording.recorder, []).increment(tokens);
+        }
+    }
+
     pub(crate) fn evaluated(&self) {
         if let Some(recording) = &self.0 {
             metric::EVALUATIONS.counter(&recording.recorder, []).increment(1);

@@ -129,6 +129,25 @@ pub const RUNS: Metric = counter("ostler_runs_total", &["outcome"], "Runs that c
 /// Transitions of nodes.
 pub const NODE_TRANSITIONS: Metric =
     counter("ostler_node_transitions_total", &["to", "reason"], "Changes of the state of nodes.");
+/// Decisions on reuse.
+pub const NODE_REUSE: Metric = counter(
+    "ostler_node_reuse_total",
+    &["result"],
+    "Nodes of runs that reuse results: reused, cut_off, revalidated or edited, without an execution; recomputed after a change; \
+     executed, as the work is new or never reused.",
+);
+/// Executions that reuse made unnecessary.
+pub const EFFECTS_AVOIDED: Metric = counter(
+    "ostler_effects_avoided_total",
+    &[],
+    "Calls of tools and models that were not made, because a recorded result stood in.",
+);
+/// Tokens that reuse made unnecessary.
+pub const TOKENS_AVOIDED: Metric = counter(
+    "ostler_tokens_avoided_total",
+    &[],
+    "Tokens of prompts and answers of the calls that gave the recorded results which stood in for calls of models.",
+);
 /// Duration of attempts.
 pub const ATTEMPT_SECONDS: Metric = seconds(
     "ostler_attempt_seconds",
@@ -283,7 +302,7 @@ pub const SPANS: Metric = counter(
 );
 
 /// Every metric.
-pub const ALL: [Metric; 39] = [
+pub const ALL: [Metric; 42] = [
     QUEUED_JOBS,
     DISPATCHED_JOBS,
     WAIT_SECONDS,
@@ -297,6 +316,9 @@ pub const ALL: [Metric; 39] = [
     SLOTS,
     RUNS,
     NODE_TRANSITIONS,
+    NODE_REUSE,
+    EFFECTS_AVOIDED,
+    TOKENS_AVOIDED,
     ATTEMPT_SECONDS,
     RECOVERY,
     MODEL_CALLS,

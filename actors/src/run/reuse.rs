@@ -20,6 +20,9 @@ use crate::base::keys::AttemptKey;
 /// Records read at once. The records for the nodes of a run mostly lie together, in one other run.
 const READ_AHEAD: usize = 512;
 
+/// Records before that of a result in which its calls are found, for a metric.
+const CALLS_BEFORE: usize = 512;
+
 /// Most records that a driver keeps in memory.
 const RECORDS_KEPT_MAX: usize = 4_096;
 
@@ -48,7 +51,8 @@ impl RunDriver {
         }
         // Boxed: otherwise this future enlarges the future of every message.
         let Some(decided) = Box::pin(self.decide_reuse(node, &beyond)).await else { return false };
-        if matches!(decided.decision, ReuseDecision::Reused(_)) {
+        if let ReuseDecision::Reused(result) = &decided.decision {
+            self.measure_tokens(result);
             self.decide(RunInput::Reused(Box::new(decided)));
             return true;
         }
@@ -143,6 +147,27 @@ impl RunDriver {
             output: record.output.clone(),
             sampled: node.calls_model(),
         }))
+    }
+
+    /// Counts the tokens of the calls that gave a reused answer.
+    fn measure_tokens(&self, result: &ReusedResult) {
+        if !(result.sampled && self.services.measures.is_on()) {
+            return;
+        }
+        let RecordPlace { run, seq } = result.from;
+        let Some(record) = self.in_flight.reuse.records.get(&result.from) else { return };
+        let stream = StreamId::run(&self.opened.client, run);
+        let before = Seq(seq.saturating_sub(CALLS_BEFORE as u64 + 1));
+        let Ok(read) = self.services.journal.read(stream, before, CALLS_BEFORE) else { return };
+        let tokens = read.iter().map(|recorded| match &recorded.event {
+            Event::ModelCalled { node, attempt, call }
+                if *node == record.node && *attempt == record.attempt =>
+            {
+                call.input_tokens.saturating_add(call.output_tokens)
+            }
+            _ => 0,
+        });
+        self.services.measures.spared(tokens.fold(0, u64::saturating_add));
     }
 
     /// True if a stored value satisfies the node's contract, and the contract needs no call and no person.
