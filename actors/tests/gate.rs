@@ -165,6 +165,24 @@ async fn a_value_read_from_a_file_is_a_strangers_once_the_run_has_written_one_th
 }
 
 #[tokio::test]
+async fn a_collected_value_is_a_strangers_as_its_list_is() {
+    let world = World::new("{}").await;
+    let nodes = json!([
+        {"id": "read", "tool": "page"},
+        {"id": "names", "tool": "json.query", "params": {"query": "$"}, "param_refs": {"value": {"from": "read", "path": "name"}}},
+        {"id": "each", "tool": "json.query", "params": {"query": "$"},
+         "for_each": {"from": "names", "path": "result", "as": "value", "max": 5}},
+        {"id": "store", "tool": "put", "params": {"text": "x"},
+         "param_refs": {"path": {"from": "each", "path": "items.0.result.0"}}},
+    ]);
+    let run = world.run(nodes).await;
+    until(async || world.system.approvals(run).await.unwrap().len() == 1).await;
+    assert_eq!(world.answers(run).last().unwrap(), "store hold TAINT_SENSITIVE_PARAM");
+    assert_eq!(world.put.calls(), 0);
+    world.system.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_budget_adds_up_the_calls_of_a_run_and_of_no_other() {
     let world = World::new(r#"{"budgets": [{"tool": "put", "param": "amount", "max_sum": 10}]}"#).await;
     let pay = |id: &str, after: &[&str], amount: u32| {

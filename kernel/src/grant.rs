@@ -91,10 +91,13 @@ impl Grant {
     }
 
     /// True if the pattern matches the argument list of a call. A grant covers the words only: a call with non-empty
-    /// standard input never matches.
+    /// standard input or in another folder than the workspace never matches.
     pub fn fits(&self, params: &Map<String, Value>) -> bool {
         let Some(argv) = params.get("argv").and_then(Value::as_array) else { return false };
         if params.get("stdin").is_some_and(|stdin| stdin.as_str() != Some("")) {
+            return false;
+        }
+        if params.get("cwd").is_some_and(|cwd| !matches!(cwd.as_str(), Some("." | "./"))) {
             return false;
         }
         let same = |wanted: &[String]| {
@@ -169,6 +172,7 @@ mod tests {
             ("git pull *", "acme", "shell.run", push, 9),
             ("git push *", "acme", "shell.run", json!({"argv": ["git"]}), 9),
             ("git push *", "acme", "shell.run", json!({"argv": ["git", "push"], "stdin": "x"}), 9),
+            ("git push *", "acme", "shell.run", json!({"argv": ["git", "push"], "cwd": "evil"}), 9),
             ("git push *", "acme", "shell.run", json!({"argv": ["git", 1]}), 9),
             ("git push *", "acme", "shell.run", json!({}), 9),
         ] {

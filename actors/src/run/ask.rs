@@ -127,6 +127,10 @@ impl RunDriver {
     /// Answers a question about a call with yes if a grant covers the call. The records keep the question, and name the grant as
     /// author of the answer.
     fn answer_by_grant(&mut self, id: &NodeId, shown: &ApprovalRequest) {
+        // Who granted the words of a call has not seen that strangers may have chosen them.
+        if self.run.is_held_by_gate(id) {
+            return;
+        }
         let Some(tool) = shown.tool.as_deref().filter(|_| shown.refusal.is_none() && shown.tests.is_empty())
         else {
             return;

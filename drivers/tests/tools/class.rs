@@ -2,6 +2,7 @@
 
 use expect_test::{Expect, expect};
 use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_kernel::gate::GatedTool;
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -100,4 +101,15 @@ async fn what_is_not_a_parameter_is_refused_by_the_schema() {
         let shown = World::with(CONFIG).shown(&name, json!({"surprise": 1})).await;
         assert!(shown.starts_with("gate_denied: PARAM_SCHEMA"), "{name}: {shown}");
     }
+}
+
+#[test]
+fn what_a_stranger_may_not_choose_is_every_parameter_that_can_hold_text() {
+    let sensitive = |name: &str| {
+        let tool = builtin(&ToolConfig::default(), None).into_iter().find(|tool| tool.spec().name == name);
+        let gated = GatedTool::new(tool.unwrap()).unwrap().with_reach();
+        gated.sensitive().iter().cloned().collect::<Vec<_>>().join(" ")
+    };
+    expect!["body headers url"].assert_eq(&sensitive("http.request"));
+    expect!["goal mode model plan tools wall"].assert_eq(&sensitive("agent.ask"));
 }

@@ -95,7 +95,8 @@ impl GatedTool {
     }
 
     /// Adds the sensitive parameters that follow from schema and class: URLs; for acting tools, paths and program
-    /// arguments; for tools that read strangers, every text, because even a read-only request sends its text away.
+    /// arguments; for tools that read strangers, everything that can hold text, because even a read-only request sends its text
+    /// away.
     #[must_use]
     pub fn with_reach(mut self) -> GatedTool {
         let acts = self.class(&Map::new()).effect.acts();
@@ -103,7 +104,7 @@ impl GatedTool {
         let says_where = |(name, schema): &(&String, &Value)| match schema["format"].as_str() {
             Some("uri") => true,
             Some("path") => acts,
-            _ => acts && name.as_str() == ARGV || reads_strangers && schema["type"] == "string",
+            _ => acts && name.as_str() == ARGV || reads_strangers && can_hold_text(schema),
         };
         let properties = self.tool.spec().params.get("properties").and_then(Value::as_object);
         let names = properties.into_iter().flatten().filter(says_where).map(|(name, _)| name.clone());
@@ -216,4 +217,11 @@ impl GatedTool {
     pub fn takes_url(&self, name: &str) -> bool {
         self.uris.contains(name)
     }
+}
+
+/// True unless a value of this schema is a number, a truth value or one of a list.
+fn can_hold_text(schema: &Value) -> bool {
+    let is_plain = matches!(schema["type"].as_str(), Some("number" | "integer" | "boolean" | "null"));
+    let is_listed = schema.get("enum").is_some() || schema.get("const").is_some();
+    !is_plain && !is_listed
 }

@@ -95,8 +95,8 @@ impl Results for RunResults<'_> {
         let handed_on = self.run.goal().and_then(|goal| goal.earlier(&node.id));
         let tool = node.tool.as_deref().unwrap_or_default();
         let refs = node.param_refs.values().map(|from| source(self.run, node, from).as_str());
-        // Templates and models read all that they depend on.
-        let reads_all = matches!(node.kind, Kind::Model | Kind::Aggregator);
+        // Templates, models and collectors read all that they depend on.
+        let reads_all = matches!(node.kind, Kind::Model | Kind::Aggregator | Kind::Collector);
         let deps = node.deps.iter().filter(|_| reads_all).map(|dep| dep.n.as_str());
         Some(Source {
             tool,
