@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use common::{plan, states, value};
-use ostler_actors::{Again, NodeEdit, Submission, System};
+use ostler_actors::{Again, Answer, NodeEdit, Submission, System};
+use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
 use ostler_kernel::event::{Event, Fresh, ReuseBasis, ReuseDecision, ReuseTerms};
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{ClientId, RunId};
@@ -96,6 +97,7 @@ fn decisions(journal: &MemoryJournal, run: RunId) -> BTreeMap<String, String> {
     });
     let words = |decision| match decision {
         ReuseDecision::Recomputed(reason) => reason.to_string(),
+        ReuseDecision::Kept { .. } => "kept".to_owned(),
         ReuseDecision::Edited { author, .. } => format!("edited by {author}"),
         ReuseDecision::Reused(result) => match result.basis {
             ReuseBasis::Same => "reused".to_owned(),
@@ -341,4 +343,94 @@ async fn an_edit_that_cannot_be_is_refused_and_opens_nothing() {
         assert!(refused.contains(why), "{refused}");
     }
     assert_eq!(journal.runs(false).unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_repeats_no_effect_and_asks_nobody_about_what_it_does_not_reach() {
+    let (acts, joins) = (Joins::new("act", "1", Effect::Write), Joins::new("join", "1", Effect::None));
+    let journal = Arc::new(MemoryJournal::default());
+    let system = common::system(journal.clone(), vec![acts.clone(), joins.clone()]).await;
+    let source = json!({"id": "pay", "nodes": [
+        {"id": "ok", "kind": "human_approval", "human_timeout": "1h"},
+        {"id": "charge", "tool": "act", "deps": ["ok"], "approval": "before", "human_timeout": "1h"},
+        {"id": "note", "tool": "join", "deps": ["charge"]},
+        {"id": "mail", "tool": "act", "param_refs": {"text": {"from": "note", "path": "all"}}},
+    ]});
+    let submission = Submission {
+        client: "acme".into(),
+        intent: 2,
+        reuse: Some(ReuseTerms::default()),
+        ..Submission::plan(plan(&system, source))
+    };
+    let first = system.submit(submission).await.unwrap();
+    for _ in 0..2 {
+        common::until(async || system.approvals(first).await.unwrap().len() == 1).await;
+        let asked = system.approvals(first).await.unwrap().remove(0);
+        system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+    }
+    assert_eq!(system.outcome(first).await.unwrap(), RunStatus::Succeeded);
+    assert_eq!(acts.calls(), 2);
+
+    let second = system.run_again(first, edit("note", json!({"all": "mine"}))).await.unwrap();
+    assert_eq!(system.outcome(second).await.unwrap(), RunStatus::Succeeded);
+    let now = decisions(&journal, second);
+    assert_eq!(
+        (acts.calls(), &*now["ok"], &*now["charge"], &*now["note"]),
+        (1, "kept", "kept", "edited by ada")
+    );
+    assert_eq!(value(&system, second, "mail").await["all"], "mine");
+
+    let again = Again { from: Some("mail".into()), edit: None };
+    let third = system.run_again(second, again).await.unwrap();
+    assert_eq!(system.outcome(third).await.unwrap(), RunStatus::Succeeded);
+    assert_eq!((acts.calls(), &*decisions(&journal, third)["charge"]), (1, "kept"));
+    // A repetition without a change acts again, and asks first.
+    let fourth = system.run_again(third, Again::default()).await.unwrap();
+    common::until(async || system.approvals(fourth).await.unwrap().len() == 1).await;
+    assert_eq!(acts.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reused_list_gives_the_children_that_it_gave() {
+    let (system, tool, journal) = world().await;
+    let source = json!({"id": "p", "nodes": [
+        {"id": "l", "tool": "json.query", "params": {"query": "$[*]", "value": ["a", "b", "c"]}},
+        {"id": "d", "tool": "join", "for_each": {"from": "l", "path": "result", "as": "text", "max": 5}},
+        {"id": "x", "tool": "join", "params": {"n": 1}, "deps": ["l"]},
+        {"id": "all", "tool": "join", "params": {"n": 2}, "deps": ["d", "x"]},
+    ]});
+    for calls in [5, 0, 0] {
+        let run = run(&system, source.clone()).await;
+        assert_eq!(tool.calls(), calls);
+        assert_eq!(value(&system, run, "d").await["items"].as_array().unwrap().len(), 3);
+        if calls == 0 {
+            assert_eq!(
+                (&*decisions(&journal, run)["l"], &*decisions(&journal, run)["d.2"]),
+                ("reused", "reused")
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_questions_to_a_model_are_draws_of_their_own_and_each_node_has_its_own_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = |node: &str| format!("  - {{when: {{node: {node}}}, repeat: true, text: draft of {node}}}\n");
+    let script = format!("rules:\n{}{}{}", rule("d1"), rule("d2"), rule("d3"));
+    std::fs::write(folder.path().join("script.yaml"), script).unwrap();
+    let models = BTreeMap::from([("default".to_owned(), ModelConfig::scripted("script.yaml"))]);
+    let config = ModelsConfig { models, ..ModelsConfig::default() };
+    let tools = Models::new(&config, folder.path(), &|_| None).unwrap().tools();
+    let journal = Arc::new(MemoryJournal::default());
+    let system = common::system(journal.clone(), tools).await;
+    let draft = |id: &str, deps: &[&str]| json!({"id": id, "deps": deps, "model": "default", "params": {"prompt": "Write a slogan."}});
+    let source = json!({"id": "best", "nodes": [draft("d1", &[]), draft("d2", &[]), draft("d3", &["d1"])]});
+    let mut drafts: Vec<Vec<Value>> = Vec::new();
+    for _ in 0..3 {
+        let run = run(&system, source.clone()).await;
+        let of = async |node: &str| value(&system, run, node).await["text"].clone();
+        drafts.push(vec![of("d1").await, of("d2").await, of("d3").await]);
+    }
+    assert_eq!(drafts[0], ["draft of d1", "draft of d2", "draft of d3"]);
+    assert_eq!((&drafts[1], &drafts[2]), (&drafts[0], &drafts[0]));
 }

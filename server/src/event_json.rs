@@ -53,6 +53,10 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::ArtifactEdited(edited) => {
             ("artifact_edited", body!(edited: node, author, base, stale; "artifact": edited.output.artifact))
         }
+        E::ResultKept(kept) => (
+            "result_kept",
+            body!(kept: node, from; "artifact": kept.output.as_ref().map(|output| output.artifact)),
+        ),
         E::ReuseDecided(decided) => ("reuse_decided", reuse_json(decided)),
         E::ResultRecorded(record) => (
             "result_recorded",
@@ -135,7 +139,7 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
     }
 }
 
-/// `decision` is `reused`, `cut_off`, `revalidated`, `edited` or `recomputed`. `why` has the code of the reason, `words` the reason for
+/// `decision` is `reused`, `cut_off`, `revalidated`, `edited`, `kept` or `recomputed`. `why` has the code of the reason, `words` the reason for
 /// people.
 fn reuse_json(decided: &ReuseDecided) -> Value {
     let ReuseDecided { node, reuse, decision } = decided;
@@ -153,6 +157,10 @@ fn reuse_json(decided: &ReuseDecided) -> Value {
         ReuseDecision::Edited { output, author, stale } => json!({
             "node": node, "reuse": reuse, "decision": "edited", "author": author, "stale": stale,
             "artifact": output.artifact,
+        }),
+        ReuseDecision::Kept { output, from } => json!({
+            "node": node, "reuse": reuse, "decision": "kept", "from": {"run": from},
+            "artifact": output.as_ref().map(|output| output.artifact),
         }),
         ReuseDecision::Recomputed(reason) => json!({
             "node": node, "reuse": reuse, "decision": "recomputed", "why": reason.to_string(),

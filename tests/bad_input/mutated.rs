@@ -1,6 +1,7 @@
 //! Files and texts with mutations from a fixed seed, through the entries of the fuzz targets. `OSTLER_FUZZ_SECONDS` has each
 //! entry tried for that long.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -91,7 +92,8 @@ fn tried(inputs: &[Vec<u8>], judge: impl Fn(&[u8]) -> bool) -> f64 {
         assert!(begun.elapsed() < HANG, "round {round}: {}", String::from_utf8_lossy(&bytes));
         round += 1;
     }
-    println!("{round} mutations, {taken} accepted, in {} ms", started.elapsed().as_millis());
+    let told = format!("{round} mutations, {taken} accepted, in {} ms", started.elapsed().as_millis());
+    let _ = writeln!(std::io::stdout(), "{told}");
     f64::from(taken) / round as f64
 }
 

@@ -1,5 +1,6 @@
 //! Repeats a run: the same plan and terms, executed only where the new run differs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ostler_kernel::event::{ArtifactEdited, CallTerms, Fresh, ReuseTerms};
@@ -101,13 +102,18 @@ impl System {
             return Err(AgainError::Goal(run));
         }
         let plan = self.services.runs.plans.read(&view.opened.plan)?;
-        let fresh = match again.from {
-            Some(from) => {
-                let at = plan.position(&from).ok_or(RunError::UnknownNode(from))?;
-                Fresh::Nodes(with_all_below(&plan, at))
-            }
-            None => Fresh::Nothing,
+        let below = |node: &NodeId| {
+            let at = view.run.plan().position(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+            Ok::<_, RunError>(with_all_below(view.run.plan(), at))
         };
+        let fresh = again.from.as_ref().map(below).transpose()?;
+        let changed = again.edit.as_ref().map(|edit| below(&edit.node)).transpose()?;
+        // A repetition without a change is a run like the first: it acts again.
+        let kept = match fresh.iter().chain(&changed).flatten().cloned().collect::<BTreeSet<NodeId>>() {
+            changed if changed.is_empty() => Vec::new(),
+            changed => view.run.results_to_keep(run, &changed),
+        };
+        let fresh = fresh.map_or(Fresh::Nothing, Fresh::Nodes);
         let mut edits: Vec<ArtifactEdited> = view.run.edits().cloned().collect();
         if let Some(edit) = again.edit {
             let edited = self.edited(&view, edit).await?;
@@ -127,6 +133,7 @@ impl System {
             calls,
             reuse: Some(ReuseTerms { fresh }),
             edits,
+            kept,
             ..Submission::plan(Arc::clone(&plan))
         };
         Ok(self.submit(submission).await?)

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ostler_kernel::event::{ArtifactEdited, CallTerms, Event, Parent, ReuseTerms, RunOpened, RunTerms};
+use ostler_kernel::event::{
+    ArtifactEdited, CallTerms, Event, Parent, ResultKept, ReuseTerms, RunOpened, RunTerms,
+};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks, is_name};
 use ostler_kernel::json;
 use ostler_kernel::ledger::CallLimits;
@@ -39,7 +41,7 @@ fn opening_records(
     opened: &RunOpened,
     terms: &RunTerms,
     calls: Option<CallTerms>,
-    (reuse, edits): (Option<ReuseTerms>, Vec<ArtifactEdited>),
+    (reuse, edits, kept): (Option<ReuseTerms>, Vec<ArtifactEdited>, Vec<ResultKept>),
     goal: Option<&GoalTerms>,
 ) -> Result<Vec<Event>, SubmitError> {
     let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
@@ -47,6 +49,7 @@ fn opening_records(
     events.extend(calls.map(Event::CallTerms));
     events.extend(reuse.map(Event::ReuseTerms));
     events.extend(edits.into_iter().map(|edited| Event::ArtifactEdited(Box::new(edited))));
+    events.extend(kept.into_iter().map(|kept| Event::ResultKept(Box::new(kept))));
     if let Some(goal) = goal {
         events.push(Event::GoalOpened { terms: json::to_canonical(goal)? });
     }
@@ -96,6 +99,7 @@ impl System {
             calls,
             reuse,
             edits,
+            kept,
             goal,
         } = submission;
         // A child run uses the account of the run that opened it.
@@ -125,7 +129,7 @@ impl System {
         };
         let at_ms = self.services.journal.now();
         let goal = goal.map(|goal| GoalTerms { opened_at: at_ms, ..GoalTerms::clone(&goal) });
-        let opening = opening_records(&opened, &terms, calls, (reuse, edits), goal.as_ref())?;
+        let opening = opening_records(&opened, &terms, calls, (reuse, edits, kept), goal.as_ref())?;
         let records = opening.len() as u64;
         let Some(position) = self.append_opening(&opened, opening, wanted.is_some(), at_ms)? else {
             return self.opened_before(opened, &terms, calls, goal).await;

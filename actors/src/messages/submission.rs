@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ostler_kernel::event::{ArtifactEdited, CallTerms, ReuseTerms, RunOpened};
+use ostler_kernel::event::{ArtifactEdited, CallTerms, ResultKept, ReuseTerms, RunOpened};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId};
 use ostler_kernel::json::JsonError;
@@ -40,6 +40,8 @@ pub struct Submission {
     pub reuse: Option<ReuseTerms>,
     /// Artifacts that replace results by order of a person; only with `reuse`.
     pub edits: Vec<ArtifactEdited>,
+    /// Results of a repeated run that stand as they are; only with `reuse`.
+    pub kept: Vec<ResultKept>,
     /// Terms of a goal run, whose plan is its [`opening_plan`](ostler_kernel::policy::opening_plan); `None`: a plan file.
     pub goal: Option<Arc<GoalTerms>>,
 }
@@ -59,6 +61,7 @@ impl Submission {
             calls: None,
             reuse: None,
             edits: Vec::new(),
+            kept: Vec::new(),
             goal: None,
         }
     }

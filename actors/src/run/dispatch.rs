@@ -151,13 +151,19 @@ impl RunDriver {
         if !self.may_start() {
             return;
         }
-        let (plan, mut jobs) = (Arc::clone(self.run.plan()), Vec::new());
+        let mut jobs = Vec::new();
         while let Some(id) = self.queue.next_ready(self.run.free_slots()) {
+            if self.keep(&id) {
+                self.ask_prompts().await;
+                continue;
+            }
             self.hold_for_person(&id);
             if self.ask_person(&id).await {
                 continue;
             }
             let Some(at) = self.run.graph().position(&id) else { continue };
+            // A reused list has its children added: the plan of the last turn may be an old one.
+            let plan = Arc::clone(self.run.plan());
             let node = &plan.nodes[at];
             if self.reuse(node).await {
                 // The reused result may have made nodes ready that ask a person.
@@ -176,6 +182,9 @@ impl RunDriver {
 
     async fn ask_prompts(&mut self) {
         while let Some(id) = self.queue.next_prompt() {
+            if self.keep(&id) {
+                continue;
+            }
             // Boxed: otherwise these rare futures enlarge the future of every message.
             if !Box::pin(self.start_without_slot(&id)).await {
                 self.ask_person(&id).await;

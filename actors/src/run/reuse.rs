@@ -5,13 +5,14 @@ use std::sync::Arc;
 use ostler_kernel::event::{
     Event, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReusedResult,
 };
+use ostler_kernel::id::NodeId;
 use ostler_kernel::lineage::{
     self, Evidence, Frontier, Manifest, OverrideState, Reason, Record, frontier, judge, last_record_key,
     record_key,
 };
 use ostler_kernel::plan::Node;
 use ostler_kernel::port::{JournalError, Seq, StreamId};
-use ostler_kernel::run::{RefDigests, RunInput, contract_text, repetition};
+use ostler_kernel::run::{NodeStatus, RefDigests, RunInput, contract_text, repetition};
 
 use super::driver::RunDriver;
 use super::launch::Prepared;
@@ -58,6 +59,19 @@ impl RunDriver {
         }
         self.apply_effects(vec![Event::ReuseDecided(Box::new(decided))]);
         false
+    }
+
+    /// Ends a ready node that keeps its result of the repeated run, before anybody is asked about the node. Returns whether
+    /// the node ended.
+    pub(super) fn keep(&mut self, id: &NodeId) -> bool {
+        let Some(kept) = self.run.kept_result(id) else { return false };
+        let decision = ReuseDecision::Kept { output: kept.output.clone(), from: kept.from };
+        let decided = ReuseDecided { node: id.clone(), reuse: None, decision };
+        let is_ready = self.run.instance(id).is_some_and(|instance| instance.status == NodeStatus::Ready);
+        if is_ready {
+            self.decide(RunInput::Reused(Box::new(decided)));
+        }
+        is_ready
     }
 
     /// The edit of the node's result by a person, unless the edit is stale and its policy drops stale edits.
@@ -120,7 +134,14 @@ impl RunDriver {
         let key = record_key(client, work);
         let last_key = last_record_key(client, &self.run.plan().id, &node.id);
         let last = self.record_at(self.services.journal.record(last_key)?)?;
-        let Some((from, record)) = self.record_at(self.services.journal.record(key)?)? else {
+        let own = last.clone().filter(|(_, last)| last.reuse == work);
+        let found = match own {
+            Some(own) => Some(own),
+            None => self.record_at(self.services.journal.record(key)?)?,
+        };
+        // Nodes of one run that ask a model the same are independent draws.
+        let is_draw = |from: &RecordPlace| node.calls_model() && from.run == self.opened.run;
+        let Some((from, record)) = found.filter(|(from, _)| !is_draw(from)) else {
             let abridged = manifest.abridged();
             return Ok(Err(Reason::without_record(&abridged, last.as_ref().map(|(_, last)| &last.manifest))));
         };

@@ -32,8 +32,8 @@ pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
 pub use person::{AnswerVerdict, HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct, WaitAnswer};
 pub use pipeline::{PipelineRecord, Published};
 pub use reuse::{
-    ArtifactEdited, Fresh, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReuseTerms,
-    ReusedResult,
+    ArtifactEdited, Fresh, RecordPlace, ResultKept, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision,
+    ReuseTerms, ReusedResult,
 };
 pub use run::{
     CallTerms, ChangeCause, Evaluated, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened, RunTerms,
@@ -363,4 +363,7 @@ pub enum Event {
     },
     /// An external answer to a wait, with its verdict.
     WaitAnswered(Box<WaitAnswer>),
+    /// A node of a repeated run keeps its result: the change that the run is repeated for does not reach the node. Follows the
+    /// terms of reuse.
+    ResultKept(Box<ResultKept>),
 }

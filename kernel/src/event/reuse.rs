@@ -73,6 +73,13 @@ pub enum ReuseDecision {
         /// The inputs of the node changed since the edit.
         stale: bool,
     },
+    /// The node ends with the result that it had in the repeated run. Nothing is executed, and no person is asked again.
+    Kept {
+        /// The result; `None` for a person's yes.
+        output: Option<Output>,
+        /// The repeated run.
+        from: RunId,
+    },
 }
 
 impl ReuseDecision {
@@ -81,6 +88,7 @@ impl ReuseDecision {
         match self {
             ReuseDecision::Reused(result) => Some(result.basis.word()),
             ReuseDecision::Edited { .. } => Some("edited"),
+            ReuseDecision::Kept { .. } => Some("kept"),
             ReuseDecision::Recomputed(Reason::NoRecord | Reason::NotReusable) => None,
             ReuseDecision::Recomputed(_) => Some("recomputed"),
         }
@@ -149,6 +157,17 @@ pub struct ArtifactEdited {
     /// Policy for the edit once the inputs of the node change. [`StalePolicy::Ask`] keeps the edit, because a run cannot
     /// ask in the middle.
     pub stale: StalePolicy,
+}
+
+/// Record of [`Event::ResultKept`](super::Event::ResultKept).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultKept {
+    /// The node.
+    pub node: NodeId,
+    /// The result; `None` for a person's yes.
+    pub output: Option<Output>,
+    /// Run in which the node had the result.
+    pub from: RunId,
 }
 
 /// Record of [`Event::ResultRecorded`](super::Event::ResultRecorded).

@@ -101,7 +101,7 @@ pub(super) const READ_ONLY: &str = r#"{
   "true": {"impact": 0, "effect": "none", "operands": [0, null], "any_flags": true},
   "false": {"impact": 0, "effect": "none", "operands": [0, null], "any_flags": true},
   "echo": {"impact": 0, "effect": "none", "operands": [0, null], "any_flags": true},
-  "sleep": {"impact": 0, "effect": "none", "operands": [1, 1], "operand_chars": {"0": "0123456789.smh"}},
+  "sleep": {"impact": 0, "operands": [1, 1], "operand_chars": {"0": "0123456789.smh"}},
   "date": {"impact": 0, "operands": [0, 1], "letters": "uR",
     "operand_chars": {"0": "+%aAbBcCdDeFgGhHIjklmMnNpPqrRsStTuUVwWxXyYzZ:-_/., "},
     "flags": ["--utc", "--universal", "--rfc-email", "--iso-8601", "-I", "--version", "--help"],

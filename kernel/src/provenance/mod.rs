@@ -139,6 +139,11 @@ pub enum Origin {
         /// `reused`, `cut_off` or `revalidated`.
         basis: String,
     },
+    /// The result of the same node in the run that was repeated.
+    Kept {
+        /// The repeated run.
+        from: RunId,
+    },
     /// A person's artifact.
     Edited {
         /// The person.

@@ -197,6 +197,7 @@ fn origin(decided: &ReuseDecided) -> Option<(NodeId, Origin)> {
             basis: result.basis.word().to_owned(),
         },
         ReuseDecision::Edited { author, .. } => Origin::Edited { author: author.clone() },
+        ReuseDecision::Kept { from, .. } => Origin::Kept { from: *from },
         ReuseDecision::Recomputed(_) => return None,
     };
     Some((decided.node.clone(), origin))

@@ -8,7 +8,7 @@ use super::diagnosis::{Diagnosed, Diagnosis};
 use super::node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
 use crate::event::{
     ArtifactEdited, AttemptIntent, AttemptResult, ChangeCause, Event, Failure, HumanAnswer, HumanRequest,
-    HumanRequestKind, OperatorAct, Outcome, PlanRefusal, PlanVersion, Timer, TimerKind,
+    HumanRequestKind, OperatorAct, Outcome, PlanRefusal, PlanVersion, ResultKept, Timer, TimerKind,
 };
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Revision};
@@ -99,6 +99,9 @@ impl Run {
             Event::ReuseTerms(terms) => self.reuse = Some(terms.clone()),
             Event::ArtifactEdited(edited) => {
                 self.edits.insert(edited.node.clone(), ArtifactEdited::clone(edited));
+            }
+            Event::ResultKept(kept) => {
+                self.kept.insert(kept.node.clone(), ResultKept::clone(kept));
             }
             Event::ReuseDecided(decided) => return self.apply_reuse(decided),
             Event::CallTerms(terms) => self.call_budget.terms = Some(*terms),

@@ -101,6 +101,11 @@ impl Run {
         })
     }
 
+    /// Nodes with an undo, also one that is planned, failed or in doubt.
+    pub(super) fn undone(&self) -> BTreeSet<&NodeId> {
+        self.undo_nodes().map(|(of, ..)| of).collect()
+    }
+
     /// Executed nodes whose undo has neither run nor is in doubt, by index, newest first.
     fn undo_candidates(&self) -> Vec<usize> {
         let settled: BTreeSet<&NodeId> = self
@@ -207,7 +212,8 @@ impl Run {
 }
 
 fn is_executed_effect(node: &Node, instance: &NodeInstance) -> bool {
-    node.impact > 0 && !node.is_undo() && instance.status == NodeStatus::Executed
+    // A kept effect was made by another run, which can undo it.
+    node.impact > 0 && !node.is_undo() && instance.attempts > 0 && instance.status == NodeStatus::Executed
 }
 
 fn is_in_doubt(instance: &NodeInstance) -> bool {

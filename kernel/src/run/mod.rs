@@ -113,7 +113,7 @@ pub use strategy::RecoveryStrategy;
 pub use waiting::{ANSWER_ID_BYTES_MAX, OutsideAnswer, REFUSED_ANSWERS_RECORDED_MAX};
 
 use crate::evaluation::Tally;
-use crate::event::{ArtifactEdited, ReuseTerms, RunTerms};
+use crate::event::{ArtifactEdited, ResultKept, ReuseTerms, RunTerms};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Plan};
 use crate::policy::Goal;
@@ -161,6 +161,8 @@ pub struct Run {
     reuse: Option<ReuseTerms>,
     /// Artifacts of people in place of results.
     edits: BTreeMap<NodeId, ArtifactEdited>,
+    /// Results of the repeated run that stand as they are.
+    kept: BTreeMap<NodeId, ResultKept>,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,
     last_lookup: LastLookup,
@@ -236,6 +238,7 @@ impl Run {
             verdicts: Verdicts::default(),
             reuse: None,
             edits: BTreeMap::new(),
+            kept: BTreeMap::new(),
             goal: None,
             last_lookup: LastLookup::default(),
             reading: Reading::default(),

@@ -1,12 +1,16 @@
 //! Recorded results in the place of executions.
 
+use std::collections::BTreeSet;
+
 use super::apply::IllegalStep;
 use super::decision::Decision;
 use super::intent::executable;
-use super::node_status::{NodeStatus, WorkIdentity};
+use super::node_status::{NodeInstance, NodeStatus, WorkIdentity};
 use super::{RefDigests, Run};
-use crate::event::{ArtifactEdited, Event, ResultRecorded, ReuseDecided, ReuseDecision, ReuseTerms};
-use crate::id::NodeId;
+use crate::event::{
+    ArtifactEdited, Event, ResultKept, ResultRecorded, ReuseDecided, ReuseDecision, ReuseTerms,
+};
+use crate::id::{NodeId, RunId};
 use crate::json::{self, Json, JsonError};
 use crate::lineage::{Manifest, Material, Repetition};
 use crate::plan::{Approval, Kind, Node};
@@ -81,15 +85,44 @@ impl Run {
         self.edits.get(node)
     }
 
+    /// The result that the node had in the repeated run, if the node keeps the result.
+    pub fn kept_result(&self, node: &NodeId) -> Option<&ResultKept> {
+        self.kept.get(node)
+    }
+
+    /// Results of this run that a repetition keeps although a record cannot stand in for them: effects, reads, answers of people and
+    /// of the outside. `changed` are the nodes that the change reaches; they keep nothing.
+    pub fn results_to_keep(&self, from: RunId, changed: &BTreeSet<NodeId>) -> Vec<ResultKept> {
+        let undone = self.undone();
+        let is_kept = |node: &Node| {
+            !node.is_undo()
+                && node.kind != Kind::Aggregator
+                && !self.is_reusable(node)
+                && !changed.contains(&node.id)
+                && !undone.contains(&node.id)
+        };
+        let plans =
+            |instance: &NodeInstance| instance.result().is_some_and(|output| output.directive.is_some());
+        let kept = self.instances().filter(|(node, instance)| {
+            instance.status == NodeStatus::Executed && is_kept(node) && !plans(instance)
+        });
+        let result = |(node, instance): (&Node, &NodeInstance)| {
+            let (node, output) = (node.id.clone(), instance.result().cloned());
+            ResultKept { node, output, from }
+        };
+        kept.map(result).collect()
+    }
+
     pub(super) fn apply_reuse(&mut self, decided: &ReuseDecided) -> Result<(), IllegalStep> {
         let output = match &decided.decision {
-            ReuseDecision::Reused(result) => &result.output,
-            ReuseDecision::Edited { output, .. } => output,
+            ReuseDecision::Reused(result) => Some(&result.output),
+            ReuseDecision::Edited { output, .. } => Some(output),
+            ReuseDecision::Kept { output, .. } => output.as_ref(),
             ReuseDecision::Recomputed(_) => return Ok(()),
         };
         let index = self.find(&decided.node)?;
         let instance = &mut self.instances[index];
-        instance.output = Some(output.clone());
+        instance.output = output.cloned();
         // No receipt depends on this key, because acting nodes are never reused.
         instance.identity = decided.reuse.map(|reuse| WorkIdentity { reuse, idempotency_key: reuse });
         Ok(())
@@ -101,7 +134,7 @@ impl Decision<'_, '_, '_> {
     pub(super) fn reused(&mut self, decided: Box<ReuseDecided>) {
         let Some(at) = self.run.position(&decided.node) else { return };
         let reason = match decided.decision {
-            ReuseDecision::Reused(_) => TransitionReason::Reused,
+            ReuseDecision::Reused(_) | ReuseDecision::Kept { .. } => TransitionReason::Reused,
             ReuseDecision::Edited { .. } => TransitionReason::Edited,
             ReuseDecision::Recomputed(_) => return,
         };

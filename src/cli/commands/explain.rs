@@ -213,7 +213,7 @@ pub(super) fn word(fate: &NodeFate) -> &str {
     let decision = fate.decided.as_ref().and_then(|decided| decided["decision"].as_str());
     match (fate.state.as_str(), decision) {
         ("executed", Some("cut_off")) => "cut off",
-        ("executed", Some(decision @ ("reused" | "revalidated" | "edited"))) => decision,
+        ("executed", Some(decision @ ("reused" | "revalidated" | "edited" | "kept"))) => decision,
         ("executed", Some("recomputed")) if fate.decided.as_ref().is_some_and(is_changed) => "recomputed",
         ("", _) => "pending",
         (state, _) => labels::state(state),

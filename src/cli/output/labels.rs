@@ -80,6 +80,7 @@ pub(crate) fn reuse(decided: &Value) -> String {
     };
     match decided["decision"].as_str().unwrap_or_default() {
         "reused" => origin,
+        "kept" => format!("{origin}, which the change does not reach"),
         "edited" => {
             let stale = if decided["stale"] == true { "; its inputs have changed since" } else { "" };
             format!("by {}{stale}", decided["author"].as_str().unwrap_or_default())

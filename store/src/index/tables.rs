@@ -168,7 +168,9 @@ impl ChangeReader {
                 ReuseDecision::Reused(result) => {
                     Some(Change::Bind { node: decided.node.clone(), reuse: None, place: result.from })
                 }
-                ReuseDecision::Recomputed(_) | ReuseDecision::Edited { .. } => None,
+                ReuseDecision::Recomputed(_) | ReuseDecision::Edited { .. } | ReuseDecision::Kept { .. } => {
+                    None
+                }
             },
             Event::HumanAnswer(_) => Some(Change::CountAct),
             Event::Operator(act) => act.is_by_person().then_some(Change::CountAct),

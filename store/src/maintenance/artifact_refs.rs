@@ -30,9 +30,11 @@ fn of_result(event: &Event) -> Option<Digest> {
         Event::ReuseDecided(decided) => match &decided.decision {
             ReuseDecision::Reused(result) => Some(result.output.artifact),
             ReuseDecision::Edited { output, .. } => Some(output.artifact),
+            ReuseDecision::Kept { output, .. } => output.as_ref().map(|output| output.artifact),
             ReuseDecision::Recomputed(_) => None,
         },
         Event::ArtifactEdited(edited) => Some(edited.output.artifact),
+        Event::ResultKept(kept) => kept.output.as_ref().map(|output| output.artifact),
         _ => None,
     }
 }

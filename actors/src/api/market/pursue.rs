@@ -197,6 +197,7 @@ impl System {
             calls: None,
             reuse: None,
             edits: Vec::new(),
+            kept: Vec::new(),
         };
         match self.submit(submission).await {
             Ok(_) => Ok(MarketStep::Started),

@@ -152,6 +152,10 @@ fn reuse(origin: &Origin) -> Option<Value> {
             reuse["record"] = from.seq.into();
             reuse["recordedAnswer"] = (*sampled).into();
         }
+        Origin::Kept { from } => {
+            reuse["decision"] = "kept".into();
+            reuse["run"] = from.to_string().into();
+        }
         Origin::Edited { author } => {
             reuse["decision"] = "edited".into();
             reuse["by"] = author.as_str().into();

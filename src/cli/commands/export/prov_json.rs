@@ -190,6 +190,10 @@ impl Document {
                 self.add("entity", record.clone(), json!({"prov:type": class("ostler:Record")}));
                 self.derive(&name, &record);
             }
+            Origin::Kept { from } => {
+                entity["ostler:reuse"] = "kept".into();
+                entity["ostler:run"] = from.to_string().into();
+            }
             Origin::Edited { author } => {
                 self.add("agent", person(author), json!({"prov:type": class("prov:Person")}));
                 self.relate("wasAttributedTo", json!({"prov:entity": name, "prov:agent": person(author)}));

@@ -113,7 +113,7 @@ fn fill(node: &GraphNode, items: &[&GraphNode]) -> &'static str {
     let has_failed = items.iter().any(|item| item.state == "failed");
     match (node.state.as_str(), node.reuse.as_deref()) {
         ("executed", _) if has_failed => "#fbe3a4",
-        ("executed", Some("reused" | "revalidated")) => "#d0e7ff",
+        ("executed", Some("reused" | "revalidated" | "kept")) => "#d0e7ff",
         ("executed", Some("cut_off")) => "#e2d9f3",
         ("executed", Some("edited")) => "#ffd9b3",
         ("executed", _) => "#b7e4c7",

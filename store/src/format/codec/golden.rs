@@ -80,13 +80,14 @@ fn kind(event: &Event) -> u8 {
         Event::ArtifactEdited(_) => 61,
         Event::NodeFault { .. } => 62,
         Event::WaitAnswered(_) => 63,
+        Event::ResultKept(_) => 64,
     }
 }
 
-const KINDS: u8 = 64;
+const KINDS: u8 = 65;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 8] = [117, 119, 123, 123, 143, 145, 165, 187];
+const KNOWN: [usize; 9] = [117, 119, 123, 123, 143, 145, 165, 187, 189];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -207,7 +207,17 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.push(gate_verdict());
     samples.extend(edits());
     plan_language(&mut samples);
+    samples.extend(kept());
     samples
+}
+
+fn kept() -> [Event; 2] {
+    let output = || Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+    let decision = ReuseDecision::Kept { output: None, from: run() };
+    [
+        Event::ReuseDecided(Box::new(ReuseDecided { node: node(), reuse: None, decision })),
+        Event::ResultKept(Box::new(ResultKept { node: node(), output: Some(output()), from: run() })),
+    ]
 }
 
 fn edits() -> [Event; 2] {
