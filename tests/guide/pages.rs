@@ -126,7 +126,7 @@ macro_rules! pages {
         $(
             #[test]
             fn $test() {
-                check($path, &Place::empty());
+                check($path, &Place::of_page($path));
             }
         )*
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::page::root;
+use super::page::{Page, root};
 
 /// Time limit for a page.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,6 +40,17 @@ impl Place {
         let stands_in = folder.path().join("here");
         std::fs::create_dir(&stands_in).unwrap();
         Place { folder, stands_in }
+    }
+
+    /// An empty folder, with the examples if the page uses them.
+    pub(crate) fn of_page(path: &str) -> Place {
+        let place = Place::empty();
+        if Page::read(path).text.contains("examples/plans/") {
+            let copied =
+                Command::new("cp").arg("-R").arg(root().join("examples")).arg(&place.stands_in).status();
+            assert!(copied.unwrap().success());
+        }
+        place
     }
 
     /// This repository; the data folder is elsewhere.
