@@ -76,7 +76,7 @@ fn validated(text: &str) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
     let toolbox = Toolbox::new(builtin(&ToolConfig::default(), None)).unwrap();
     let file = PlanFile::parse("example.yaml", Format::Yaml, text, &BTreeMap::new());
     let domains = Domains::default();
-    file.validate(&Settings { domains: Some(&domains), ..Settings::real(4, &toolbox) })
+    file.validate(&Settings { domains: Some(&domains), callbacks: true, ..Settings::real(4, &toolbox) })
 }
 
 /// Fault codes of a plan; of a valid one, advice codes.

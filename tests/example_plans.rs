@@ -322,41 +322,6 @@ fn a_fleet_does_the_same_for_every_file_and_loses_none() {
 }
 
 #[test]
-fn what_was_provisioned_is_taken_back_when_the_check_fails_and_on_demand() {
-    let (data, site) = (TempDir::new().unwrap(), folder(&[("site/config", "off\n"), ("site/page", "old\n")]));
-    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans/provision.yaml");
-    let run = || {
-        let mut command = ostler(data.path());
-        command.arg("run").arg(&plan).arg("--workspace").arg(site.path()).arg("--json").output().unwrap()
-    };
-    let read = |name: &str| std::fs::read_to_string(site.path().join("site").join(name)).unwrap();
-    let failed = run();
-    let summary: Value =
-        serde_json::from_str(String::from_utf8(failed.stdout).unwrap().lines().last().unwrap()).unwrap();
-    let undos = serde_json::json!(["undo.announcement", "undo.page", "undo.config"]);
-    assert_eq!((&summary["outcome"], &summary["undo"]["state"]), (&"failed".into(), &"undone".into()));
-    assert_eq!(summary["undo"]["nodes"], undos, "newest first");
-    let news = "The site is up.\nThe site is down again.\n";
-    assert_eq!(
-        (read("config").as_str(), read("page").as_str(), read("news").as_str()),
-        ("off\n", "old\n", news)
-    );
-
-    std::fs::write(site.path().join("approved"), "yes").unwrap();
-    let succeeded = run();
-    assert!(succeeded.status.success(), "{}", text(&succeeded));
-    assert_eq!(read("page"), "new\n");
-    let undone = ostler(data.path()).args(["undo", "@last"]).output().unwrap();
-    assert!(undone.status.success(), "{}", text(&undone));
-    assert_eq!((read("page").as_str(), read("config").as_str()), ("old\n", "off\n"));
-    let shown = ostler(data.path()).args(["show", "@last", "--json"]).output().unwrap();
-    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
-    assert_eq!((&shown["outcome"], &shown["undo"]["state"]), (&"succeeded".into(), &"undone".into()));
-    let again = ostler(data.path()).args(["undo", "@last"]).output().unwrap();
-    assert!(!again.status.success() && text(&again).contains("nothing is left to undo"), "{}", text(&again));
-}
-
-#[test]
 fn an_undo_that_fails_in_part_is_no_success() {
     let (data, site) = (TempDir::new().unwrap(), folder(&[("taken/note.txt", "a folder\n")]));
     let plan = site.path().join("plan.json");
@@ -374,31 +339,4 @@ fn an_undo_that_fails_in_part_is_no_success() {
     let shown = ostler(data.path()).args(["show", "@last", "--json"]).output().unwrap();
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&shown["outcome"], &shown["undo"]["state"]), (&"succeeded".into(), &"partly".into()));
-}
-
-#[test]
-fn a_payment_is_answered_from_another_terminal_once_and_what_breaks_its_contract_is_refused() {
-    let data = TempDir::new().unwrap();
-    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans/payment.yaml");
-    let mut run = ostler(data.path()).arg("run").arg(&plan).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(run.stdout.take().unwrap()));
-    let waits = lines.find(|line| line.as_ref().unwrap().contains("payment  waits for an answer"));
-    assert!(waits.is_some());
-    let answer = |value: &str| {
-        let told =
-            ostler(data.path()).args(["answer", "@last", "payment", "--id", "e1", "--value", value]).output();
-        let told = told.unwrap();
-        (told.status.success(), text(&told))
-    };
-    let (taken, told) = answer(r#"{"status": "perhaps"}"#);
-    assert!(!taken && told.contains("invalid"), "{told}");
-    let (taken, told) = answer(r#"{"status": "paid"}"#);
-    assert!(taken, "{told}");
-    assert!(run.wait().unwrap().success());
-    let receipt = ostler(data.path()).args(["artifact", "@last/receipt", "--path", "text"]).output().unwrap();
-    assert_eq!(text(&receipt).trim_end(), "Order 17: paid");
-    let (taken, told) = answer(r#"{"status": "paid"}"#);
-    assert!(taken && !told.contains("late"), "a repeated delivery: {told}");
-    let other = ostler(data.path()).args(["answer", "@last", "payment", "--value", "1"]).output().unwrap();
-    assert!(!other.status.success() && text(&other).contains("late"), "{}", text(&other));
 }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod callback;
 pub mod client_terms;
 pub mod contract;
 pub mod device;

@@ -104,7 +104,7 @@ fn start(run: &mut Run, node: &str) {
 fn record_intent(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)]) -> AttemptIntent {
     start(run, node);
     let results = results.iter().map(|(id, value)| (NodeId::from(*id), Arc::new(value.clone()))).collect();
-    let (_, refs) = run.attempt_input(run.node(&node.into()).unwrap(), &results).unwrap();
+    let (_, refs) = run.attempt_input(run.node(&node.into()).unwrap(), &results, &|_| None).unwrap();
     let opened = opened(of);
     let idempotency_key = run.idempotency_key(opened.run, &node.into());
     let sigma = executable_digest(run.node(&node.into()).unwrap(), Some("1"));
@@ -191,6 +191,7 @@ fn an_intent_says_where_values_came_from_and_knows_its_attempt() {
         .attempt_input(
             again.node(&"use".into()).unwrap(),
             &BTreeMap::from(other.map(|(id, value)| (NodeId::from(id), Arc::new(value)))),
+            &|_| None,
         )
         .unwrap();
     let opened = opened(1);
@@ -242,7 +243,7 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
     let report = run.node(&"report".into()).unwrap();
     assert_eq!(run.sources(report).into_iter().collect::<Vec<_>>(), ["good".into()]);
     let results = BTreeMap::from([("good".into(), Arc::new(json!({"x": 1})))]);
-    let (given, refs) = run.attempt_input(report, &results).unwrap();
+    let (given, refs) = run.attempt_input(report, &results, &|_| None).unwrap();
     let AttemptInput::Aggregate { template, values } = given else { panic!("{given:?}") };
     assert_eq!(template, "t");
     assert_eq!(
@@ -251,10 +252,10 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
                "rest": {"state": "ready"}})
     );
     assert_eq!(refs.len(), 3);
-    let (given, refs) = run.attempt_input(run.node(&"told".into()).unwrap(), &results).unwrap();
+    let (given, refs) = run.attempt_input(run.node(&"told".into()).unwrap(), &results, &|_| None).unwrap();
     assert!(matches!(given, AttemptInput::Aggregate { template, .. } if template == "1!"));
     assert_eq!(refs.keys().collect::<Vec<_>>(), ["good", "template"]);
-    let error = run.attempt_input(run.node(&"mute".into()).unwrap(), &results).unwrap_err();
+    let error = run.attempt_input(run.node(&"mute".into()).unwrap(), &results, &|_| None).unwrap_err();
     assert_eq!(
         (error.category(), error),
         (FailureCategory::Structural, InputError::NoTemplate("mute".into()))
@@ -273,7 +274,7 @@ fn the_templates_of_a_node_make_no_more_text_together_than_one_template_may() {
     let result = json!({"x": "x".repeat(RENDER_BYTES_MAX / 2)});
     execute(&mut run, 1, "a", &result);
     let results = BTreeMap::from([("a".into(), Arc::new(result))]);
-    let given = |id: &str| run.attempt_input(run.node(&id.into()).unwrap(), &results).map(drop);
+    let given = |id: &str| run.attempt_input(run.node(&id.into()).unwrap(), &results, &|_| None).map(drop);
     let told = |id: &str| given(id).map_err(|error| (error.category(), error.to_string()));
     let refused = |name: &str, bytes: usize, room: usize| {
         let told = format!(

@@ -82,13 +82,14 @@ pub(crate) fn parse_body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Proble
     serde_json::from_value(value).map_err(|error| Problem::bad("body", error.to_string()))
 }
 
+pub(crate) fn body_too_large() -> Problem {
+    let what = format!("the body has more than {BODY_BYTES_MAX} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", what)
+}
+
 fn body_problem(error: BytesRejection) -> Problem {
     match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "body_too_large",
-            format!("the body has more than {BODY_BYTES_MAX} bytes"),
-        ),
+        StatusCode::PAYLOAD_TOO_LARGE => body_too_large(),
         status => Problem::new(status, "body", error.body_text()),
     }
 }

@@ -13,6 +13,7 @@
 //! | `event_json`, `events`, `streaming` | journal records as JSON; following a run; JSON lines and server-sent events |
 //! | `output`, `text` | following what the programs of a run print, and what its models write |
 //! | `operator`, `operators` | proofs that an operator decides; the accepted keys |
+//! | `callback` | the listener for callbacks: answers from outside by an address that proves itself |
 //! | `gate_controls` | lockdown of the gate; reloading of the policy |
 //! | `grants` | calls that operators allow without further questions |
 //! | `approvals`, `file_changes` | approval requests and their answers; what changed in the files of a question |
@@ -27,6 +28,7 @@
 mod again;
 mod agents;
 mod approvals;
+mod callback;
 mod clients;
 mod devices;
 mod evaluations;
@@ -61,6 +63,10 @@ mod waits;
 pub mod wire;
 
 pub use approvals::{APPROVALS_LISTED_MAX, RESULT_LISTED_BYTES_MAX};
+pub use callback::{
+    CALLBACK_CONNECTIONS_MAX, CALLBACKS_AT_ONCE_MAX, CallbackKeyError, CallbackListener, CallbackServer,
+    callback_key,
+};
 pub use extract::{BODY_BYTES_MAX, BODY_DEPTH_MAX};
 pub use idempotency::IDEMPOTENCY_KEYS_MAX;
 pub use operator::{

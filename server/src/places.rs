@@ -1,4 +1,4 @@
-//! Places for connections, shared fairly by the processes that connect.
+//! Places for connections, shared fairly by those who connect: processes, or addresses.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,41 +8,41 @@ use tokio_util::sync::CancellationToken;
 /// A process that connects; `None` if the system does not tell.
 pub(crate) type Owner = Option<i32>;
 
-/// A limited number of places. A newcomer always gets one: when all are taken, the oldest place of the process with the most
-/// places is given up for it. So a process that opens hundreds of connections closes its own, and keeps no other process out.
+/// A limited number of places, each with an owner. A newcomer always gets one: when all are taken, the oldest place of the owner
+/// with the most places is given up for it. So an owner that opens hundreds of connections closes its own, and keeps no other out.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Places<O: Ord + Copy = Owner> {
     most: usize,
-    held: Mutex<Held>,
+    held: Mutex<Held<O>>,
 }
 
-#[derive(Debug, Default)]
-struct Held {
+#[derive(Debug)]
+struct Held<O> {
     next: u64,
     count: usize,
     /// Number and connection of each place, oldest first.
-    by_owner: BTreeMap<Owner, VecDeque<(u64, CancellationToken)>>,
+    by_owner: BTreeMap<O, VecDeque<(u64, CancellationToken)>>,
 }
 
 /// A place, until it is dropped or given up for a newcomer.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
-    owner: Owner,
+pub(crate) struct Place<O: Ord + Copy = Owner> {
+    places: Arc<Places<O>>,
+    owner: O,
     number: u64,
 }
 
-impl Places {
-    pub(crate) fn new(most: usize) -> Arc<Places> {
-        Arc::new(Places { most, held: Mutex::default() })
+impl<O: Ord + Copy> Places<O> {
+    pub(crate) fn new(most: usize) -> Arc<Places<O>> {
+        Arc::new(Places { most, held: Mutex::new(Held { next: 0, count: 0, by_owner: BTreeMap::new() }) })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, Held<O>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a place for `connection`, which is cancelled when the place is given up.
-    pub(crate) fn take(self: &Arc<Places>, owner: Owner, connection: CancellationToken) -> Place {
+    pub(crate) fn take(self: &Arc<Places<O>>, owner: O, connection: CancellationToken) -> Place<O> {
         let mut held = self.held();
         if held.count >= self.most {
             held.give_up_one(owner);
@@ -55,10 +55,10 @@ impl Places {
     }
 }
 
-impl Held {
-    /// Gives up the oldest place of the process with the most, the newcomer's place included.
-    fn give_up_one(&mut self, newcomer: Owner) {
-        let count = |owner: Owner, places: usize| places + usize::from(owner == newcomer);
+impl<O: Ord + Copy> Held<O> {
+    /// Gives up the oldest place of the owner with the most, the newcomer's place included.
+    fn give_up_one(&mut self, newcomer: O) {
+        let count = |owner: O, places: usize| places + usize::from(owner == newcomer);
         let greediest = self.by_owner.iter().max_by_key(|(owner, places)| count(**owner, places.len()));
         let greediest = greediest.map(|(owner, _)| *owner);
         let Some(places) = greediest.and_then(|owner| self.by_owner.get_mut(&owner)) else { return };
@@ -69,7 +69,7 @@ impl Held {
     }
 }
 
-impl Drop for Place {
+impl<O: Ord + Copy> Drop for Place<O> {
     fn drop(&mut self) {
         let mut held = self.places.held();
         let Some(places) = held.by_owner.get_mut(&self.owner) else { return };

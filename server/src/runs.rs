@@ -32,6 +32,9 @@ pub const RUNS_LISTED_MAX: usize = 1_000;
 /// Rows read from the table of runs at once.
 const ROWS_READ: usize = 256;
 
+/// First lines of a list with undos and absent outputs of closed runs: each costs a fold of the run's records.
+const RUNS_DETAILED_MAX: usize = 50;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunsQuery {
@@ -51,6 +54,7 @@ pub(crate) async fn list(
     let RunsQuery { open, status, after, limit } = query;
     let limit = limit.unwrap_or(RUNS_LISTED_MAX).clamp(1, RUNS_LISTED_MAX);
     let after = after.as_deref().map(parse_cursor).transpose()?;
+    let is_first = after.is_none();
     let (mut runs, mut before) = (Vec::new(), after);
     loop {
         // One row more than is looked at tells whether there are more.
@@ -58,7 +62,8 @@ pub(crate) async fn list(
         for (row, left) in rows.iter().zip((0..rows.len()).rev()).take(ROWS_READ) {
             before = Some(row.place());
             if status.is_none_or(|status| may_have(row, status)) {
-                let line = summary::run_line(&api.system, row).await?;
+                let line =
+                    summary::run_line(&api.system, row, is_first && runs.len() < RUNS_DETAILED_MAX).await?;
                 // A long list blocks no thread: the command may be waiting for a signal on it.
                 tokio::task::yield_now().await;
                 runs.extend(status.is_none_or(|status| line.status == status).then_some(line));

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use ostler_actors::{ApprovalId, RateWait, RecoveryPreview, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::{HumanRequestKind, Parent};
-use ostler_kernel::id::{RunId, Ticks};
+use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::policy::{FinalAnswer, View};
 use ostler_kernel::port::{RunRow, RunRowStatus};
-use ostler_kernel::run::{DiagnosisScore, FailureCategory, NodeStatus, Run, RunStatus};
+use ostler_kernel::run::{DiagnosisScore, FailureCategory, NodeStatus, Run, RunStatus, UndoReport};
 
 use crate::problem::Problem;
 use crate::wire::{
     AnswerView, CallBudgetView, DiagnosisView, ListView, ParentView, RateWaitView, ReliabilityBounds,
-    RootCause, RunLine, ShortfallView, Summary, WaitView, Waiting, word,
+    RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting, word,
 };
 
 /// The summary of a run; the view holds its last record.
@@ -24,7 +24,11 @@ pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Proble
 
 /// Reads no account: one of a tree of runs is read from the records of all of them.
 fn without_account(system: &System, view: &RunView) -> Result<Summary, Problem> {
-    Ok(summarize(view, system.status(view)?, system.ahead(view).as_ref()))
+    let mut summary = summarize(view, system.status(view)?, system.ahead(view).as_ref());
+    for wait in &mut summary.waits {
+        wait.address = system.shown_callback(view.opened.run, &wait.node.as_str().into());
+    }
+    Ok(summary)
 }
 
 /// The summary of a run as of a record that others follow.
@@ -85,7 +89,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         waits: waits(run),
         lists: lists(run),
         absent: view.run.absent_outputs().map(ToString::to_string).collect(),
-        undo: view.run.undo_report(),
+        undo: undo(id, &view.run),
         blocked_by: blocked_by.map(|first| first.to_string()),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
         rate_waits: rate_waits.into_iter().map(rate_wait).collect(),
@@ -176,11 +180,30 @@ fn lists(run: &Run) -> BTreeMap<String, ListView> {
     lists.collect()
 }
 
+/// Progress of the undo, with the commands for what is in doubt.
+fn undo(id: RunId, run: &Run) -> Option<UndoView> {
+    let UndoReport { state, nodes, without, mut unsure } = run.undo_report()?;
+    let in_doubt = |node: &&NodeId| {
+        let status = run.instance(node).map(|instance| &instance.status);
+        matches!(status, Some(NodeStatus::WaitingHuman { ask: HumanRequestKind::InDoubt, .. }))
+    };
+    let commands = |node: &NodeId| {
+        let how = ["--done FILE", "--redo", "--fail"];
+        (node.to_string(), how.map(|how| format!("ostler resolve {id} {node} {how}")).to_vec())
+    };
+    // The report of the kernel counts them once a person has not settled them.
+    unsure.extend(nodes.iter().filter(in_doubt).cloned());
+    unsure.sort();
+    unsure.dedup();
+    let settle = unsure.iter().filter(in_doubt).map(commands).collect();
+    Some(UndoView { state, nodes, without, unsure, settle })
+}
+
 /// The nodes that wait for an answer from outside.
 fn waits(run: &Run) -> Vec<WaitView> {
     let waits = run.instances().filter_map(|(node, instance)| match instance.status {
         NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, deadline } => {
-            Some(WaitView { node: node.id.to_string(), deadline_ms: deadline })
+            Some(WaitView { node: node.id.to_string(), deadline_ms: deadline, address: None })
         }
         _ => None,
     });
@@ -190,15 +213,22 @@ fn waits(run: &Run) -> Vec<WaitView> {
 /// Id of the plan of every goal run. Models add nodes to the plan; the row of a run counts only the nodes of the first version.
 const GOAL_PLAN: &str = "goal";
 
-/// A line of the table of runs. Costs one fold of the run's records, unless the run is quarantined, or closed and of a plan file.
-pub(crate) async fn run_line(system: &System, row: &RunRow) -> Result<RunLine, Problem> {
+/// A line of the table of runs. Costs one fold of the run's records, unless the run is quarantined, or closed and of a plan file,
+/// and needs no `details`.
+pub(crate) async fn run_line(system: &System, row: &RunRow, details: bool) -> Result<RunLine, Problem> {
     let nodes = Some(row.nodes as usize);
     match &row.status {
         RunRowStatus::Closed(outcome) => {
-            let grown = if row.plan == GOAL_PLAN { system.view(row.run, None).await.ok() } else { None };
-            let nodes = grown.map(|view| view.run.plan().nodes.len()).or(nodes);
-            let closed = RunLine { closed_ms: row.closed_ms, ..empty_line(row, (*outcome).into()) };
-            Ok(RunLine { outcome: Some(*outcome), nodes, nodes_over: nodes, ..closed })
+            let is_read = details || row.plan == GOAL_PLAN;
+            let view = if is_read { system.view(row.run, None).await.ok() } else { None };
+            let mut line = RunLine { closed_ms: row.closed_ms, ..empty_line(row, (*outcome).into()) };
+            line.nodes = nodes;
+            if let Some(view) = view {
+                line.nodes = Some(view.run.plan().nodes.len());
+                line.undo = undo(row.run, &view.run);
+                line.absent = view.run.absent_outputs().map(ToString::to_string).collect();
+            }
+            Ok(RunLine { outcome: Some(*outcome), nodes_over: line.nodes, ..line })
         }
         RunRowStatus::Quarantined(why) => {
             let quarantined = empty_line(row, RunStatus::Quarantined);
@@ -235,6 +265,8 @@ async fn open_line(system: &System, row: &RunRow) -> RunLine {
         blocked_by: summary.blocked_by,
         out_of_credit: summary.out_of_credit,
         rate_waits: summary.rate_waits,
+        undo: summary.undo,
+        absent: summary.absent,
         seq: Some(summary.seq),
         ..empty_line(row, summary.status)
     }
@@ -262,6 +294,8 @@ fn empty_line(row: &RunRow, status: RunStatus) -> RunLine {
         blocked_by: None,
         out_of_credit: false,
         rate_waits: Vec::new(),
+        undo: None,
+        absent: Vec::new(),
         unreadable: false,
         seq: None,
     }

@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
 use tokio::time::{Sleep, sleep};
 
 /// Longest time in which a client reads nothing of an answer that waits for it. The connection is closed then; a client that
@@ -15,13 +14,13 @@ use tokio::time::{Sleep, sleep};
 pub const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 /// A connection that fails once a write has waited for [`UNREAD_MAX`].
-pub(crate) struct UnlessUnread {
-    stream: UnixStream,
+pub(crate) struct UnlessUnread<S> {
+    stream: S,
     waits: Option<Pin<Box<Sleep>>>,
 }
 
-impl UnlessUnread {
-    pub(crate) fn new(stream: UnixStream) -> UnlessUnread {
+impl<S> UnlessUnread<S> {
+    pub(crate) fn new(stream: S) -> UnlessUnread<S> {
         UnlessUnread { stream, waits: None }
     }
 
@@ -37,7 +36,7 @@ impl UnlessUnread {
     }
 }
 
-impl AsyncRead for UnlessUnread {
+impl<S: AsyncRead + Unpin> AsyncRead for UnlessUnread<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -47,7 +46,7 @@ impl AsyncRead for UnlessUnread {
     }
 }
 
-impl AsyncWrite for UnlessUnread {
+impl<S: AsyncWrite + Unpin> AsyncWrite for UnlessUnread<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.within(cx, wrote)

@@ -61,6 +61,7 @@ impl Config {
             wrong.push((policy_pointer(&fault.place), fault.what, fault.help.to_owned()));
         }
         self.check_weights(&mut wrong);
+        self.service.check(&mut wrong);
         self.telemetry.check(&mut wrong);
         for role in self.roles.keys().filter(|role| !ROLES.contains(&role.as_str())) {
             let help = match closest_name(role, ROLES) {

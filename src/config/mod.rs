@@ -30,6 +30,7 @@
 
 mod check;
 mod read;
+mod service;
 mod telemetry;
 #[cfg(test)]
 mod tests;
@@ -58,6 +59,7 @@ use serde::de::{Deserializer, Error, Visitor};
 use crate::mcp::McpServers;
 
 pub use read::{CONFIG_BYTES_MAX, CONFIG_NAME, ConfigError};
+pub use service::ServiceConfig;
 pub use telemetry::{TelemetryConfig, Traces};
 
 /// Models that cannot be used.
@@ -98,7 +100,7 @@ pub const CLIENT_WEIGHT: u32 = 100;
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "the tables [store], [retention], [shutdown], [tools], [sandbox], [scopes], [policy], [clients], [evaluation], [models], [roles], [mcp] and [telemetry]"
+    expecting = "the tables [store], [retention], [shutdown], [tools], [sandbox], [scopes], [policy], [clients], [evaluation], [models], [roles], [mcp], [service] and [telemetry]"
 )]
 pub struct Config {
     /// `[store]`.
@@ -125,6 +127,8 @@ pub struct Config {
     pub roles: BTreeMap<String, String>,
     /// `[mcp.NAME]`: servers of the Model Context Protocol.
     pub mcp: BTreeMap<String, McpConfig>,
+    /// `[service]`: what this process answers over TCP.
+    pub service: ServiceConfig,
     /// `[telemetry]`: traces for OpenTelemetry.
     pub telemetry: TelemetryConfig,
     /// Folder of the file: files of models are found from here.

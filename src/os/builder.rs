@@ -13,7 +13,8 @@ use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{ArtifactStore, ClearanceAuthority, Journal, Judge, OutputStore, Tool};
 use ostler_kernel::run::{Diagnoser, Planner, RuleDiagnoser, StaticPlanner};
 use ostler_server::{
-    ChildPrograms, ControlSocket, KeyRefused, OperatorKeys, OperatorSecret, PublicKey, account, router,
+    CallbackKeyError, CallbackListener, ChildPrograms, ControlSocket, KeyRefused, OperatorKeys,
+    OperatorSecret, PublicKey, account, callback_key, router,
 };
 use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store};
 
@@ -47,6 +48,7 @@ pub struct OstlerBuilder {
     operators: Vec<(PublicKey, String)>,
     without_new_servers: bool,
     without_resume: bool,
+    without_callbacks: bool,
     without_socket: bool,
     inspect_only: bool,
 }
@@ -82,6 +84,20 @@ pub enum StartError {
         /// Cause.
         error: std::io::Error,
     },
+    /// The listener for callbacks could not be bound. Nothing was started.
+    #[error(
+        "callback_listen {address} of [service]: {}; use another address, or port 0 for a free one",
+        bind_error(error)
+    )]
+    Callbacks {
+        /// Address requested.
+        address: SocketAddr,
+        /// Cause.
+        error: std::io::Error,
+    },
+    /// The key of callback addresses could not be read or made.
+    #[error(transparent)]
+    CallbackKey(#[from] CallbackKeyError),
     /// The configured models could not be set up. Nothing was opened.
     #[error("models: {0}")]
     Models(#[from] ModelsError),
@@ -209,6 +225,11 @@ impl OstlerBuilder {
         OstlerBuilder { without_resume: true, ..self }
     }
 
+    /// Does not listen for callbacks, also if the configuration says so.
+    pub fn without_callbacks(self) -> Self {
+        OstlerBuilder { without_callbacks: true, ..self }
+    }
+
     /// Does not listen at `control.sock`: the `ostler` command of other terminals waits until this process
     /// releases the data folder.
     pub fn without_socket(self) -> Self {
@@ -258,7 +279,9 @@ impl OstlerBuilder {
             Some(authority) => Some(Arc::clone(authority)),
             None => configured_clearance(self.config.policy.clearance_url.clone()).await?,
         };
-        if self.metrics.is_some() || (data.is_some() && !self.without_socket) {
+        let listen = self.config.service.callback_listen;
+        let listen = listen.filter(|_| !self.inspect_only && !self.without_callbacks);
+        if self.metrics.is_some() || listen.is_some() || (data.is_some() && !self.without_socket) {
             check_clock(SystemTime::now())?;
         }
         let meter = match self.metrics {
@@ -286,6 +309,8 @@ impl OstlerBuilder {
             let (found, left) = kill_orphans(path).await?;
             (folder, ended) = (Some(found), left);
         }
+        // Bound once the folder is held: of two processes that start, the one that does not get the folder takes no address.
+        let callbacks = callback_listener(listen).await?;
         let servers = self.servers(data.as_deref()).await?;
         let mut tools = builtin(&self.config.tool_config(), folder.as_ref());
         tools.extend(models.tools());
@@ -328,6 +353,12 @@ impl OstlerBuilder {
         if let Some(authority) = clearance {
             system.clear_with(authority);
         }
+        if let Some(listener) = &callbacks {
+            system.serve_callbacks(
+                self.config.service.base(listener.address()),
+                callback_key(data.as_deref())?,
+            );
+        }
         if let Some(source) = policy_source {
             system.read_policy_from(Arc::new(source));
         }
@@ -345,9 +376,21 @@ impl OstlerBuilder {
             }
         }
         let metrics = meter.map(|meter| meter.serve(system.clone()));
+        let callbacks = callbacks.map(|listener| listener.serve(system.clone()));
+        let callbacks = Arc::new(Mutex::new(callbacks));
         let (socket, metrics) = (Arc::new(Mutex::new(socket)), Arc::new(Mutex::new(metrics)));
         let telemetry = Arc::new(Mutex::new(traced.telemetry));
-        Ok(Ostler { system, opened, ended, programs: folder, operators, socket, metrics, telemetry })
+        Ok(Ostler {
+            system,
+            opened,
+            ended,
+            programs: folder,
+            operators,
+            socket,
+            metrics,
+            callbacks,
+            telemetry,
+        })
     }
 }
 
@@ -379,6 +422,13 @@ fn operators(
         keys.enrol_first(secret.public(), &account()).map_err(refused)?;
     }
     Ok(keys)
+}
+
+/// A listener at the configured address.
+async fn callback_listener(address: Option<SocketAddr>) -> Result<Option<CallbackListener>, StartError> {
+    let Some(address) = address else { return Ok(None) };
+    let bound = CallbackListener::bind(address).await;
+    bound.map(Some).map_err(|error| StartError::Callbacks { address, error })
 }
 
 /// The journal, traced if the configuration or the environment says so.

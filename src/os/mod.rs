@@ -18,7 +18,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::market::Offer;
 use ostler_kernel::pipeline::PipelineSpec;
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft};
-use ostler_server::{ControlSocket, OperatorKeys};
+use ostler_server::{CallbackServer, ControlSocket, OperatorKeys};
 use ostler_store::Opened;
 use serde_json::Value;
 
@@ -41,6 +41,8 @@ pub struct Ostler {
     socket: Arc<Mutex<Option<ControlSocket>>>,
     /// The metrics endpoint, until shutdown.
     metrics: Arc<Mutex<Option<Endpoint>>>,
+    /// The listener for callbacks, until shutdown.
+    callbacks: Arc<Mutex<Option<CallbackServer>>>,
     /// The traces, until shutdown.
     telemetry: Arc<Mutex<Option<Telemetry>>>,
 }
@@ -383,6 +385,12 @@ impl Ostler {
         self.ended
     }
 
+    /// Address of the listener for callbacks, if it is serving.
+    pub fn callback_address(&self) -> Option<SocketAddr> {
+        let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        callbacks.as_ref().map(CallbackServer::address)
+    }
+
     /// Address of the metrics endpoint, if it is serving.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -395,6 +403,10 @@ impl Ostler {
     /// and they are in doubt. Dropping the future leaves the shutdown to the next call, or to the end of
     /// the process.
     pub async fn shutdown(&self) -> Vec<InDoubt> {
+        let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(callbacks) = callbacks {
+            callbacks.stop().await;
+        }
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(socket) = &socket {
             socket.leave();

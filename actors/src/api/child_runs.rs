@@ -2,7 +2,7 @@
 
 use ostler_kernel::event::Parent;
 use ostler_kernel::id::RunId;
-use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft};
+use ostler_kernel::plan::{Diagnostic, Kind, Plan, PlanDraft, SUB_AGENT_TOOL};
 use ostler_kernel::policy::View;
 use ostler_kernel::port::BoxFuture;
 use ostler_kernel::run::{Canceller, RunOutcome, RunStatus};
@@ -22,13 +22,16 @@ impl ChildRuns for System {
     fn open(&self, submission: Submission, parent: Parent) -> BoxFuture<'_, Result<(), String>> {
         // A task of its own: if the attempt is dropped, the run still becomes active and learns that it is not wanted.
         let system = self.clone();
-        let opened = tokio::spawn(async move { system.open(submission, Some(parent)).await });
-        Box::pin(async move {
-            match opened.await {
-                Ok(opened) => opened.map(drop).map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
+        let opened = tokio::spawn(async move {
+            if submission.goal.is_none()
+                && is_for_people(&submission.plan)
+                && system.is_of_a_model(&parent).await
+            {
+                return Err(NOT_FOR_MODELS.to_owned());
             }
-        })
+            system.open(submission, Some(parent)).await.map(drop).map_err(|error| error.to_string())
+        });
+        Box::pin(async move { opened.await.unwrap_or_else(|error| Err(error.to_string())) })
     }
 
     fn follow(&self, run: RunId) -> Result<Box<dyn ChildRun>, RunError> {
@@ -47,6 +50,23 @@ impl ChildRuns for System {
 
     fn cancel(&self, run: RunId) -> BoxFuture<'_, Result<(), RunError>> {
         Box::pin(self.cancel_by(run, Canceller::Parent))
+    }
+}
+
+const NOT_FOR_MODELS: &str = "a plan that a model has written may have neither `undo` nor nodes of kind wait: people and templates \
+                              write these";
+
+/// True if the plan has fields that only people and templates write.
+fn is_for_people(plan: &Plan) -> bool {
+    plan.nodes.iter().any(|node| node.undo.is_some() || node.kind == Kind::Wait)
+}
+
+impl System {
+    /// True if a model has written the plan that the attempt opens: a step of a goal run is a model's, and so is its plan.
+    async fn is_of_a_model(&self, parent: &Parent) -> bool {
+        let Ok(view) = self.view(parent.run, None).await else { return false };
+        let node = view.run.node(&parent.of.node);
+        view.run.goal().is_some() && node.is_some_and(|node| node.tool.as_deref() == Some(SUB_AGENT_TOOL))
     }
 }
 

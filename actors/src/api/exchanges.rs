@@ -169,7 +169,7 @@ impl Walk<'_> {
         let mut params = None;
         if is_model {
             let results = self.system.services.results.needed(run, node).await.map_err(unreadable)?;
-            if let Ok((AttemptInput::Params(given), _)) = run.attempt_input(node, &results) {
+            if let Ok((AttemptInput::Params(given), _)) = run.attempt_input(node, &results, &|_| None) {
                 params = Some(given.into_map());
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use ostler_kernel::callback::CallbackKey;
 use ostler_kernel::event::AnswerVerdict;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::RunRowStatus;
@@ -97,6 +98,21 @@ impl System {
             (Err(RunError::Over), Some(verdict)) => Ok(*verdict),
             (Err(error), _) => Err(error),
         }
+    }
+
+    /// Gives waits an address below `base`, which has no slash at its end. The first base stays.
+    pub fn serve_callbacks(&self, base: String, key: CallbackKey) {
+        self.services.gatekeeper.callbacks.serve(base, key);
+    }
+
+    /// True if `token` is that of the wait's address. Reads no record.
+    pub fn verifies_callback(&self, run: RunId, node: &NodeId, token: &str) -> bool {
+        self.services.gatekeeper.callbacks.verifies(run, node, token)
+    }
+
+    /// The callback address of a wait with a hidden token; `None` without a listener.
+    pub fn shown_callback(&self, run: RunId, node: &NodeId) -> Option<String> {
+        Some(self.services.gatekeeper.callbacks.shown(run, node)?.url)
     }
 
     async fn late(&self, run: RunId, node: &NodeId, id: Option<&str>) -> Result<AnswerVerdict, RunError> {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use ostler_kernel::event::{HumanRequestKind, RunOpened};
 use ostler_kernel::gate::{CallClass, Denial, Preview};
+use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{Node, TEST_TOOL, Tools};
 use ostler_kernel::port::{JSON, NamedFile};
 use ostler_kernel::run::{ApprovalRequest, ApprovalTest, AttemptInput, Run};
-use ostler_kernel::{contract, json, lineage};
+use ostler_kernel::{callback, contract, json, lineage};
 use serde_json::{Map, Value};
 
 use crate::attempts::attempt::Work;
@@ -41,7 +42,8 @@ pub(crate) async fn shown(
         Ok(results) => results,
         Err(error) => return undenied(because(request, error.to_string())),
     };
-    let params = match run.attempt_input(node, &results) {
+    let address = |wait: &NodeId| gatekeeper.callbacks.shown(opened.run, wait);
+    let params = match run.attempt_input(node, &results, &address) {
         Ok((AttemptInput::Params(params), _)) => params,
         Ok((AttemptInput::Aggregate { template, values }, _)) => {
             return undenied(as_rendered(request, &template, &values));
@@ -71,8 +73,10 @@ pub(crate) async fn of_work(
 ) -> ApprovalRequest {
     let shown = as_planned(gatekeeper, caller, node, HumanRequestKind::Before);
     match work {
-        Work::Tool { permit, .. } => {
-            let judged = as_judged(shown, permit.params().clone(), permit.class());
+        Work::Tool { permit, tokens, .. } => {
+            let mut params = permit.params().clone();
+            callback::hide_members(&mut params, tokens);
+            let judged = as_judged(shown, params, permit.class());
             with_files(gatekeeper, caller, judged).await
         }
         Work::Known(_) => shown,

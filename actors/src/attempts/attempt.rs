@@ -12,7 +12,7 @@ use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Node, Rule, TEST_TOOL};
 use ostler_kernel::port::{CallContext, CallOrigin, JSON, Tool};
 use ostler_kernel::run::FailureCategory;
-use ostler_kernel::{json, lineage, template};
+use ostler_kernel::{callback, json, lineage, template};
 use serde_json::{Map, Value, json};
 
 use crate::attempts::attempt_journal::{AttemptJournal, Closing, Late, Silent};
@@ -28,21 +28,20 @@ pub(crate) enum Work {
     Tool {
         tool: Arc<dyn Tool>,
         permit: Permit,
+        /// Tokens of callback addresses among the parameters.
+        tokens: Vec<String>,
     },
     /// A result that is known without work.
     Known(Value),
     /// Renders a template over the results of dependencies.
-    Render {
-        template: String,
-        values: Map<String, Value>,
-    },
+    Render { template: String, values: Map<String, Value> },
 }
 
 impl Work {
     /// True if the work takes microseconds and never waits.
     pub(crate) fn is_quick(&self) -> bool {
         match self {
-            Work::Tool { tool, permit } => tool.is_quick(permit.params()),
+            Work::Tool { tool, permit, .. } => tool.is_quick(permit.params()),
             Work::Known(_) => true,
             Work::Render { .. } => false,
         }
@@ -111,7 +110,7 @@ async fn act(
     log: &Arc<AttemptJournal>,
 ) -> Result<Value, Failure> {
     let value = match *work {
-        Work::Tool { tool, permit } => {
+        Work::Tool { tool, permit, tokens } => {
             // The policy may have changed while the verdict was being recorded.
             if let Err(denial) = executor.gatekeeper.check_seal(&permit) {
                 return Err(Box::pin(Recorder::of(log).unsealed(&permit, denial)).await);
@@ -131,7 +130,7 @@ async fn act(
             let called = log.watch(called).await;
             // The attempt may have returned its slot to wait.
             log.reclaim().await;
-            called.unwrap_or_else(|silent| Err(silence(silent)))?
+            without_tokens(called.unwrap_or_else(|silent| Err(silence(silent))), &tokens)?
         }
         Work::Known(value) => value,
         Work::Render { template, values } => {
@@ -192,6 +191,23 @@ async fn run_test(caller: &Caller, test: &Test, log: &AttemptJournal) -> Result<
     };
     let rule = test.rule;
     Err(invalid(format!("contract[{rule}]: the test {} {failed}", test.argv.join(" "))))
+}
+
+/// Hides tokens that the receiver, or the error of a call, repeats: no record may hold one.
+fn without_tokens(called: Result<Value, Failure>, tokens: &[String]) -> Result<Value, Failure> {
+    if tokens.is_empty() {
+        return called;
+    }
+    match called {
+        Ok(mut value) => {
+            callback::hide(&mut value, tokens);
+            Ok(value)
+        }
+        Err(mut failure) => {
+            callback::hide_in(&mut failure.message, tokens);
+            Err(failure)
+        }
+    }
 }
 
 fn silence(Silent { ms }: Silent) -> Failure {

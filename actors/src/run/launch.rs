@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_kernel::callback;
 use ostler_kernel::event::{Accounts, AttemptRef, AttemptResult, Event, GateDecision, HumanRequestKind};
 use ostler_kernel::gate::{Denial, DenialCode, Permit};
 use ostler_kernel::id::{Digest, NodeId};
@@ -41,6 +42,14 @@ impl Refusal {
             ArtifactError::Io(_) | ArtifactError::Full(_) => FailureCategory::Transient,
         };
         Refusal::Failed(category, unreadable.to_string())
+    }
+
+    /// Hides tokens that the reason of a denial quotes.
+    fn without(mut self, tokens: &[String]) -> Refusal {
+        if let Refusal::Denied(denial) = &mut self {
+            callback::hide_in(&mut denial.operator, tokens);
+        }
+        self
     }
 
     fn unapproved() -> Refusal {
@@ -157,7 +166,7 @@ impl RunDriver {
     pub(super) async fn launch_timer(&mut self, node: &Node) {
         let prepared = self.prepare_timer(node).await;
         let wait = match &prepared {
-            Ok(Prepared { work: Work::Tool { tool, permit }, .. }) => tool.timer_ms(permit.params()),
+            Ok(Prepared { work: Work::Tool { tool, permit, .. }, .. }) => tool.timer_ms(permit.params()),
             _ => None,
         };
         let due = wait.map(|ms| self.services.journal.now().saturating_add_unsigned(ms));
@@ -219,14 +228,18 @@ impl RunDriver {
             return Ok(earlier);
         }
         let results = self.services.results.needed(&self.run, node).await.map_err(Refusal::unreadable)?;
-        let given = self.run.attempt_input(node, &results);
+        let callbacks = &self.services.gatekeeper.callbacks;
+        let address = |wait: &NodeId| callbacks.address(self.opened.run, wait);
+        let given = self.run.attempt_input(node, &results, &address);
         let (given, refs) = given.map_err(|error| Refusal::Failed(error.category(), error.to_string()))?;
         let key = self.run.idempotency_key(self.opened.run, &node.id);
         let work = match given {
             AttemptInput::Aggregate { template, values } => Work::Render { template, values },
             AttemptInput::Params(params) => {
-                let (tool, permit) = self.gate(node, params, key)?;
-                Work::Tool { tool, permit }
+                let tokens = callbacks.tokens(self.opened.run, &self.run, node);
+                let (tool, permit) =
+                    self.gate(node, params, key).map_err(|refusal| refusal.without(&tokens))?;
+                Work::Tool { tool, permit, tokens }
             }
         };
         Ok(Prepared { work, refs, key })

@@ -14,7 +14,8 @@ pub(crate) fn missing(gatekeeper: &Gatekeeper, id: RunId, run: &Run) -> Option<S
         let file = terms.and_then(|terms| terms.model_file.as_deref());
         return Some(no_model(model, id, file));
     }
-    let live = run.instances().filter(|(_, instance)| instance.is_live());
+    // An undo without its tool fails, so that the others go on; an operator may undo again with the tool.
+    let live = run.instances().filter(|(node, instance)| instance.is_live() && !node.is_undo());
     let mut tools = live.filter_map(|(node, _)| node.tool.as_deref());
     let tool = tools.find(|tool| gatekeeper.toolbox.version(tool).is_none())?;
     Some(match model_of_tool(tool) {

@@ -97,7 +97,7 @@ impl RunDriver {
     async fn wait(&mut self, node: &Node) {
         let results = self.services.results.needed(&self.run, node).await.map_err(Refusal::unreadable);
         let resolved = results.and_then(|results| {
-            let input = self.run.attempt_input(node, &results);
+            let input = self.run.attempt_input(node, &results, &|_| None);
             input.map_err(|error| Refusal::Failed(error.category(), error.to_string()))
         });
         let events = self.within(|run, cx| run.start_wait(cx, &node.id, resolved.is_ok()));

@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::base::limits::Limits;
 use crate::messages::clearance::Answer;
 use crate::metrics::Measures;
+use crate::state::callbacks::Callbacks;
 use crate::state::caller::Caller;
 use crate::state::clearance::{Clearance, Question, Stopped};
 use crate::state::contracts::Contracts;
@@ -30,6 +31,7 @@ pub(crate) struct Gatekeeper {
     /// True while an operator has stopped all calls.
     lockdown: AtomicBool,
     pub(crate) clearance: Clearance,
+    pub(crate) callbacks: Callbacks,
     contracts: Contracts,
     measures: Measures,
     limits: Limits,
@@ -53,6 +55,7 @@ impl Gatekeeper {
             policy: RwLock::new(Arc::new(policy)),
             lockdown: AtomicBool::new(false),
             clearance: Clearance::default(),
+            callbacks: Callbacks::default(),
             contracts: Contracts::default(),
             measures,
             limits,

@@ -26,7 +26,8 @@ pub(crate) struct KernelContext {
 impl KernelContext {
     pub(crate) fn settings(&self) -> Settings<'_> {
         let (domains, denials_max) = (Some(&*self.domains), self.gatekeeper.policy().deny_budget);
-        Settings { domains, denials_max, ..Settings::real(self.run_slots, &*self.toolbox) }
+        let callbacks = self.gatekeeper.callbacks.is_served();
+        Settings { domains, denials_max, callbacks, ..Settings::real(self.run_slots, &*self.toolbox) }
     }
 
     /// Settings of decisions about a run. The mode of a goal run adds kinds of nodes that no plan file may have.

@@ -197,6 +197,8 @@ codes! {
     V31,
     /// An unknown `on_failure`.
     V32,
+    /// The address of a wait where none can be sent out.
+    V33,
 }
 
 impl fmt::Display for DiagnosticCode {

@@ -48,7 +48,7 @@ impl ForEach {
 }
 
 /// Parses the `for_each` of a node. Malformed input is a V28; `None` without a source.
-pub(super) fn read(
+pub(crate) fn read(
     node: &NodeId,
     written: &Value,
     place: &dyn Fn() -> Pointer,

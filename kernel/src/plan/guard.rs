@@ -167,7 +167,7 @@ pub const GUARDS_MAX: usize = 64;
 
 /// Parses the `when` of a node: a guard, or a list of guards. Malformed input is a V27; a guard with a source is kept, so
 /// its source and path are checked too.
-pub(super) fn read(
+pub(crate) fn read(
     node: &NodeId,
     written: &Value,
     place: &dyn Fn() -> Pointer,

@@ -15,6 +15,7 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+pub(crate) mod address;
 mod advice;
 mod compose;
 mod contract_rules;
@@ -45,8 +46,10 @@ pub use delta::{Change, Delta, MergedPlan, NodeProgress, Revision, apply_change,
 pub use diagnostic::{Diagnostic, DiagnosticCode, SAME_DIAGNOSTICS_MAX};
 pub use draft::{DepDraft, Impact, NodeDraft, NodeFields, PlanDraft, PolicyDraft, RuleDraft};
 pub use duration::{DURATION_RULE, HumanDuration};
+pub(crate) use for_each::read as read_list;
 pub use for_each::{ForEach, OnChild, expand};
 pub use graph::Graph;
+pub(crate) use guard::read as read_guards;
 pub use guard::{GUARDS_MAX, Guard, Op};
 pub use model::*;
 pub use normalise::{UncheckedPlan, normalise};

@@ -322,6 +322,15 @@ impl Node {
         }
     }
 
+    /// Maximum number of children of a node that expands, or has expanded.
+    pub(crate) fn list_max(&self) -> Option<u64> {
+        match (self.made.as_deref(), &self.for_each) {
+            (Some(Made::Collector { max, .. }), _) => Some(*max),
+            (_, Some(list)) => Some(list.max),
+            _ => None,
+        }
+    }
+
     /// Returns whether the node undoes the effect of another.
     pub fn is_undo(&self) -> bool {
         matches!(self.made.as_deref(), Some(Made::Undo { .. }))

@@ -35,6 +35,8 @@ pub struct Settings<'a> {
     pub real_run: bool,
     /// True if a wait before a retry is drawn uniformly from zero to the full length.
     pub jitter: bool,
+    /// True if a listener takes callbacks, so that waits have an address (V33).
+    pub callbacks: bool,
     /// Calls denied by the gate before the run is cancelled; `None` for no limit, as in a simulation.
     pub denials_max: Option<u32>,
 }
@@ -68,6 +70,7 @@ impl<'a> Settings<'a> {
             executes: |_| true,
             real_run: false,
             jitter: false,
+            callbacks: true,
             denials_max: None,
         }
     }
@@ -93,6 +96,7 @@ impl<'a> Settings<'a> {
             },
             real_run: true,
             jitter: true,
+            callbacks: false,
             denials_max: Some(DENIALS_MAX),
         }
     }

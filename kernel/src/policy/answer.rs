@@ -1,11 +1,13 @@
 //! Answers of models, as typed values. [`judge`](super::judge()) has checked their form.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::Role;
+use super::{Role, conditions};
 use crate::id::NodeId;
 use crate::json::Json;
+use crate::plan::{ForEach, Guard};
 
 /// A checked answer of a control node.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,13 +48,39 @@ pub(super) struct Step {
     pub(super) params: Map<String, Value>,
     pub(super) refs: Vec<Reference>,
     pub(super) after: Vec<NodeId>,
+    #[serde(default, deserialize_with = "guards")]
+    pub(super) when: Vec<Guard>,
+    #[serde(default, deserialize_with = "list")]
+    pub(super) for_each: Option<ForEach>,
+}
+
+fn guards<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Guard>, D::Error> {
+    conditions::guards(&Value::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("malformed guards"))
+}
+
+fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ForEach>, D::Error> {
+    conditions::list(&Value::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("malformed for_each"))
 }
 
 impl Step {
     /// Every node that the step names as a source, each mention once more.
     pub(super) fn sources(&self) -> impl Iterator<Item = &NodeId> {
-        self.after.iter().chain(self.refs.iter().map(|reference| &reference.from))
+        let references = self.refs.iter().map(|reference| &reference.from);
+        let guards = self.when.iter().map(|guard| &guard.from);
+        self.after.iter().chain(references).chain(guards).chain(self.for_each.iter().map(|list| &list.from))
     }
+
+    /// Every path that the step takes into a result, with the name of the parameter or field.
+    pub(super) fn paths(&self) -> impl Iterator<Item = (&str, &str)> {
+        let references = self.refs.iter().map(|reference| (&*reference.param, &*reference.path));
+        let guards = self.when.iter().map(|guard| ("when", path_of(&guard.path)));
+        let list = self.for_each.iter().map(|list| ("for_each", path_of(&list.path)));
+        references.chain(guards).chain(list)
+    }
+}
+
+fn path_of(path: &Option<String>) -> &str {
+    path.as_deref().unwrap_or_default()
 }
 
 /// A parameter taken from a result.
@@ -124,6 +152,8 @@ impl Thought {
             params: call.params.clone(),
             refs: Vec::new(),
             after: Vec::new(),
+            when: Vec::new(),
+            for_each: None,
         };
         self.calls.iter().enumerate().map(step).collect()
     }

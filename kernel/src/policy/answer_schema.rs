@@ -86,9 +86,36 @@ fn step(offers: &[ToolOffer]) -> Value {
             ("refs", references()),
             ("after", ids()),
             ("why", nullable(json!({"type": "string"}))),
+            ("when", nullable(guards())),
+            ("for_each", nullable(list())),
         ])
     };
     json!({"anyOf": offers.iter().map(branch).collect::<Vec<Value>>()})
+}
+
+/// Conditions over results of earlier steps.
+fn guards() -> Value {
+    let plain = [json!({"type": "string"}), json!({"type": "number"}), json!({"type": "boolean"})];
+    let many = json!({"type": "array", "items": {"anyOf": plain}});
+    let value = json!({"anyOf": [plain[0], plain[1], plain[2], many, {"type": "null"}]});
+    let guard = closed([
+        ("from", json!({"type": "string"})),
+        ("path", json!({"type": "string"})),
+        ("op", json!({"enum": ["eq", "ne", "lt", "le", "gt", "ge", "in", "contains", "exists"]})),
+        ("value", value),
+    ]);
+    json!({"type": "array", "items": guard})
+}
+
+/// A list of an earlier result, over which a step is repeated.
+fn list() -> Value {
+    closed([
+        ("from", json!({"type": "string"})),
+        ("path", json!({"type": "string"})),
+        ("as", json!({"type": "string"})),
+        ("max", json!({"type": "integer", "minimum": 1})),
+        ("on_child", nullable(json!({"enum": ["all", "collect"]}))),
+    ])
 }
 
 /// Literal parameters of a tool: every one may be null, because a reference may fill it. A schema without plain properties
@@ -116,7 +143,7 @@ mod tests {
         let validator = jsonschema::validator_for(&schema).unwrap();
         let plan = |tool: &str, path: Value| {
             json!({"answer": null, "missing": null, "steps": [
-                {"id": "a", "tool": tool, "params": {"path": path}, "refs": [], "after": [], "why": null},
+                {"id": "a", "tool": tool, "params": {"path": path}, "refs": [], "after": [], "why": null, "when": null, "for_each": null},
             ]})
         };
         assert!(validator.is_valid(&plan("fs.read", json!("x"))));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::answer::{Reference, Step, literals};
 use super::room::Room;
@@ -33,9 +33,15 @@ pub(super) fn graft(view: View<'_>, author: &NodeId, steps: &[Step]) -> Delta {
 /// The tool node of a step. The tool's terms give everything that the step does not say.
 fn node(view: View<'_>, author: &NodeId, step: &Step, own: &BTreeSet<&NodeId>) -> NodeDraft {
     let (literal, refs) = (literals(&step.params), references(&step.refs));
-    let Reach { effect, impact } = view.goal.tools.reach(&step.tool, &literal, &refs);
+    // The element of a list counts as a reference to the list: nothing is known of it before.
+    let element = step.for_each.iter().map(|list| {
+        let reference = ParamRef { from: list.from.clone(), path: list.path.clone(), template: None };
+        (list.parameter.clone(), reference)
+    });
+    let given_later: BTreeMap<String, ParamRef> = refs.clone().into_iter().chain(element).collect();
+    let Reach { effect, impact } = view.goal.tools.reach(&step.tool, &literal, &given_later);
     let kept = Map::new();
-    let proposal = Proposal { tool: &step.tool, impact, literal: &literal, refs: &refs, kept: &kept };
+    let proposal = Proposal { tool: &step.tool, impact, literal: &literal, refs: &given_later, kept: &kept };
     let asks = view.is_author_tainted(author) && view.is_wider(&proposal, &|source| own.contains(source));
     let mut named = BTreeSet::new();
     let after = step.after.iter().filter(|source| named.insert(*source));
@@ -48,6 +54,8 @@ fn node(view: View<'_>, author: &NodeId, step: &Step, own: &BTreeSet<&NodeId>) -
         deps: Some(after.map(on_success).collect()),
         params: Some(literal),
         param_refs: Some(refs),
+        when: (!step.when.is_empty()).then(|| json!(step.when)),
+        for_each: step.for_each.as_ref().map(|list| json!(list)),
         contract: given.map(|given| contract(given.result_schema.clone())),
         effect: Some(effect),
         impact: Impact::new(impact),

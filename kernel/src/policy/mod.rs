@@ -31,6 +31,7 @@
 mod answer;
 mod answer_schema;
 mod call;
+mod conditions;
 mod context;
 mod conversation;
 mod earlier;

@@ -103,7 +103,9 @@ fn instructions(role: Role) -> &'static str {
              that needs a result of another step names it in `refs`: `param` is the parameter to fill, `from` the id of the \
              step, `path` the field of its result, such as `text` or `items.0.name`; `template` is null, or a text with {} \
              for the value. Set that parameter to null in `params`. `after` lists steps that must have ended well before. Use \
-             only ids of earlier steps. Steps that do not depend on each other run at once. If no tool is needed, put the \
+             only ids of earlier steps. `when` lists conditions over results of other steps; if one does not hold, the step is \
+             left out. `for_each` repeats the step for each element of a list in a result: `as` is the parameter to fill, \
+             `max` the most elements, and the results are in `items` of its result. Steps that do not depend on each other run at once. If no tool is needed, put the \
              reply into `answer` and leave `steps` empty. If a tool is missing that the goal needs, say so in `missing`. Fields \
              without meaning are null."
         }

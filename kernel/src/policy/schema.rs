@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Role;
+use super::{Role, conditions};
 
 /// Form of a field.
 enum Shape {
@@ -16,6 +16,10 @@ enum Shape {
     Texts,
     Items(Fields),
     ItemsOrNull(Fields),
+    /// Guards, null or absent.
+    Guards,
+    /// A list to repeat a step over, null or absent.
+    List,
 }
 
 type Fields = &'static [(&'static str, Shape)];
@@ -30,6 +34,8 @@ const STEP: Fields = &[
     ("refs", Shape::Items(REFERENCE)),
     ("after", Shape::Texts),
     ("why", Shape::TextOrNull),
+    ("when", Shape::Guards),
+    ("for_each", Shape::List),
 ];
 
 const REFERENCE: Fields =
@@ -88,6 +94,7 @@ fn check_object(fields: Fields, value: &Value, path: &str, found: &mut BTreeSet<
     for (name, shape) in fields {
         match members.get(*name) {
             Some(value) => check(shape, value, &place(name), found),
+            None if matches!(shape, Shape::Guards | Shape::List) => {}
             None => drop(found.insert(place(name))),
         }
     }
@@ -112,6 +119,8 @@ fn check(shape: &Shape, value: &Value, path: &str, found: &mut BTreeSet<String>)
             }
             true
         }
+        (Shape::Guards, value) => conditions::guards(value).is_some(),
+        (Shape::List, value) => conditions::list(value).is_some(),
         (Shape::Texts | Shape::Items(_) | Shape::ItemsOrNull(_), _) => false,
     };
     if !fits {

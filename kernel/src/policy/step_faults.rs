@@ -7,8 +7,8 @@ use super::fault::{FaultCode, Faults};
 use super::role::is_reserved;
 use super::schema::WHOLE;
 use super::{Role, View, graft};
-use crate::id::{NodeId, is_name};
-use crate::plan::{Delta, is_path};
+use crate::id::{NAME_BYTES_MAX, NodeId, is_name};
+use crate::plan::{Delta, ForEach, is_path};
 use crate::run::NodeState;
 
 /// Steps of one answer.
@@ -21,6 +21,7 @@ pub(super) fn check(view: View<'_>, author: &NodeId, steps: &[Step], faults: &mu
     for step in steps {
         let is_call = view.role(author) == Some(Role::Think);
         let is_free = view.run.node(&step.id).is_none() && named.insert(&step.id);
+        let is_free = is_free && !is_of_a_list(view, step, steps) && has_room_for_children(step);
         if !is_free || !is_name(step.id.as_str()) || is_reserved(step.id.as_str()) && !is_call {
             faults.add(FaultCode::F04, step.id.as_str());
         }
@@ -37,9 +38,27 @@ pub(super) fn check(view: View<'_>, author: &NodeId, steps: &[Step], faults: &mu
     for step in cyclic(steps) {
         faults.add(FaultCode::F09, step.as_str());
     }
-    if faults.is_empty() && !steps.is_empty() && is_too_deep(view, &graft::graft(view, author, steps)) {
+    if faults.is_empty() && !steps.is_empty() && is_too_deep(view, steps, &graft::graft(view, author, steps))
+    {
         faults.add(FaultCode::F10, WHOLE);
     }
+}
+
+/// True if the id is reserved for a child of a list.
+fn is_of_a_list(view: View<'_>, step: &Step, steps: &[Step]) -> bool {
+    let Some((name, number)) = step.id.as_str().rsplit_once('.') else { return false };
+    let is_plain =
+        number == "0" || !number.starts_with('0') && number.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(number) = number.parse::<u64>().ok().filter(|_| is_plain) else { return false };
+    let own = steps.iter().filter(|other| other.id.as_str() == name);
+    let max = own.filter_map(|other| Some(other.for_each.as_ref()?.max)).max();
+    let known = || view.run.node(&name.into())?.list_max();
+    max.or_else(known).is_some_and(|max| number < max)
+}
+
+fn has_room_for_children(step: &Step) -> bool {
+    let longest = step.for_each.as_ref().map(|list| ForEach::child(&step.id, list.max.saturating_sub(1)));
+    longest.is_none_or(|child| child.as_str().len() <= NAME_BYTES_MAX)
 }
 
 fn check_params(view: View<'_>, step: &Step, faults: &mut Faults) {
@@ -51,14 +70,15 @@ fn check_params(view: View<'_>, step: &Step, faults: &mut Faults) {
     for name in wrong_params(step, known) {
         faults.add(FaultCode::F06, format!("{}.{name}", step.id));
     }
-    for reference in step.refs.iter().filter(|reference| !is_path(&reference.path)) {
-        faults.add(FaultCode::F11, format!("{}.{}", step.id, reference.param));
+    for (name, _) in step.paths().filter(|(_, path)| !is_path(path)) {
+        faults.add(FaultCode::F11, format!("{}.{name}", step.id));
     }
 }
 
 fn wrong_params<'s>(step: &'s Step, known: Option<&'s BTreeMap<String, bool>>) -> BTreeSet<&'s str> {
-    let literal: Vec<&str> =
+    let mut literal: Vec<&str> =
         step.params.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str()).collect();
+    literal.extend(step.for_each.iter().map(|list| list.parameter.as_str()));
     wrong_names(&literal, &step.refs, known)
 }
 
@@ -113,13 +133,15 @@ fn cyclic(steps: &[Step]) -> Vec<&NodeId> {
 }
 
 /// True if a path of the merged graph has more nodes than the plan allows.
-fn is_too_deep(view: View<'_>, delta: &Delta) -> bool {
+fn is_too_deep(view: View<'_>, steps: &[Step], delta: &Delta) -> bool {
     let mut sources: BTreeMap<&NodeId, BTreeSet<&NodeId>> =
         view.nodes().map(|(node, _)| (&node.id, node.deps.iter().map(|dep| &dep.n).collect())).collect();
     for node in &delta.add {
         let deps = node.deps.iter().flatten().map(|dep| &dep.0.n);
         let refs = node.param_refs.iter().flatten().map(|(_, reference)| &reference.from);
-        sources.insert(&node.id, deps.chain(refs).collect());
+        let step = steps.iter().find(|step| step.id == node.id);
+        let conditions = step.into_iter().flat_map(Step::sources);
+        sources.insert(&node.id, deps.chain(refs).chain(conditions).collect());
     }
     // Without a cycle, the depths are final after as many rounds as the longest path has nodes.
     let most = view.run.plan().policy.max_depth.saturating_sub(view.run.reserve()) as usize;

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{FEEDBACK, FailureCategory, NodeStatus, Run};
+use crate::callback::WaitAddress;
 use crate::id::{Digest, NodeId};
 use crate::json::{self, JsonError, Object};
 use crate::lineage;
-use crate::plan::{Kind, Node, ParamRef};
+use crate::plan::{Kind, Node, ParamRef, address};
 use crate::template::{self, FillError, RENDER_BYTES_MAX, read_part};
 
 /// The input of an attempt.
@@ -61,6 +62,11 @@ pub enum InputError {
         /// The JSON error.
         error: JsonError,
     },
+    /// The address of a wait is to be sent out, and no listener takes callbacks.
+    #[error(
+        "no listener takes callbacks for {0}: set callback_listen under [service] in ostler.toml, and run the plan again"
+    )]
+    NoAddress(NodeId),
     /// An aggregator without a template.
     #[error("aggregator {0}: missing parameter `template`")]
     NoTemplate(NodeId),
@@ -71,7 +77,9 @@ impl InputError {
     pub fn category(&self) -> FailureCategory {
         match self {
             InputError::Missing { .. } | InputError::Unprintable { .. } => FailureCategory::ParamMissing,
-            InputError::NotCanonical { .. } | InputError::NoTemplate(_) => FailureCategory::Structural,
+            InputError::NotCanonical { .. } | InputError::NoAddress(_) | InputError::NoTemplate(_) => {
+                FailureCategory::Structural
+            }
         }
     }
 }
@@ -92,6 +100,7 @@ impl Run {
     }
 
     /// Builds the input of an attempt of `node` from the results of its [`Run::sources`]. A missing result counts as `null`.
+    /// `address` gives the callback address of a wait; `None`: no listener takes callbacks.
     ///
     /// # Errors
     ///
@@ -100,6 +109,7 @@ impl Run {
         &self,
         node: &Node,
         results: &BTreeMap<NodeId, Arc<Value>>,
+        address: &dyn Fn(&NodeId) -> Option<WaitAddress>,
     ) -> Result<(AttemptInput, RefDigests), InputError> {
         let result = |from: &NodeId| results.get(from).cloned().unwrap_or_default();
         let mut params = resolve(self, node, &result)?;
@@ -115,6 +125,7 @@ impl Run {
             };
             template = Some(text);
         } else if node.kind != Kind::Model {
+            self.fill_addresses(node, &mut params, &mut refs, address)?;
             return Ok((AttemptInput::Params(params), refs));
         }
         let mut values = self.fates(node, &result);
@@ -143,6 +154,50 @@ impl Run {
             asked.insert(FEEDBACK.to_owned(), Value::from(fault));
         }
         Ok((AttemptInput::Params(params), refs))
+    }
+
+    /// Waits whose addresses the literal parameters of `node` mention, as `{{ NODE.address }}`.
+    pub fn addressed(&self, node: &Node) -> BTreeSet<NodeId> {
+        let mut waits = BTreeSet::new();
+        if address::cannot_send(node).is_none() {
+            let literal = node.params.iter().filter(|(name, _)| !node.param_refs.contains_key(*name));
+            literal.for_each(|(_, value)| {
+                address::mentioned(value, &mut |named| waits.extend(self.wait(named)))
+            });
+        }
+        waits
+    }
+
+    fn wait(&self, named: &str) -> Option<NodeId> {
+        let id = NodeId::from(named);
+        self.node(&id).filter(|node| node.kind == Kind::Wait)?;
+        Some(id)
+    }
+
+    /// Fills addresses into literal parameters. Values from results stay as they are: a result may come from a stranger, who
+    /// must not obtain an address by naming it.
+    fn fill_addresses(
+        &self,
+        node: &Node,
+        params: &mut Object,
+        refs: &mut RefDigests,
+        address: &dyn Fn(&NodeId) -> Option<WaitAddress>,
+    ) -> Result<(), InputError> {
+        let waits = self.addressed(node);
+        if waits.is_empty() {
+            return Ok(());
+        }
+        let mut urls = BTreeMap::new();
+        for wait in waits {
+            let WaitAddress { url, identity } = address(&wait).ok_or(InputError::NoAddress(wait.clone()))?;
+            refs.insert(format!("{wait}.address"), identity);
+            urls.insert(wait.as_str().to_owned(), url);
+        }
+        let members = params.make_mut().iter_mut();
+        for (_, value) in members.filter(|(name, _)| !node.param_refs.contains_key(*name)) {
+            address::fill(value, &mut |named| urls.get(named).cloned());
+        }
+        Ok(())
     }
 
     /// The reason why the last answer of a model did not count: shown to the model in the next attempt.

@@ -68,7 +68,7 @@ impl Challenges {
     }
 }
 
-pub(super) fn random() -> [u8; 32] {
+pub(crate) fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).expect("the system has random bytes");
     bytes

@@ -15,8 +15,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ostler_kernel::lineage;
 
-pub(crate) use challenge::Challenges;
+pub(crate) use challenge::{Challenges, random};
 pub use keys::{KeyRefused, OPERATORS_MAX, OperatorKeys, OperatorRow, PublicKey};
+pub(crate) use keys::{from_hex, to_hex};
 pub use secret::{OperatorSecret, SecretError, account, user_folder};
 
 use crate::extract::RawBody;

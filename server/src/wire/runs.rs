@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::policy::OperatorAnswer;
-use ostler_kernel::run::{
-    FailureCategory, ModelUsage, NodeState, RunOutcome, RunStatus, UndoReport, WaitReason,
-};
+use ostler_kernel::run::{FailureCategory, ModelUsage, NodeState, RunOutcome, RunStatus, Undone, WaitReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -226,6 +225,12 @@ pub struct RunLine {
     /// Nodes whose next call waits for the rate of its model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rate_waits: Vec<RateWaitView>,
+    /// State of the undo; absent before a request to undo. Of closed runs, only the newest have it, like `absent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<UndoView>,
+    /// Outputs that a guard ruled out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
     /// The records cannot be read; nothing goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
@@ -358,7 +363,7 @@ pub struct Summary {
     pub absent: Vec<String>,
     /// Progress of undoing the run; absent before a request to undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub undo: Option<UndoReport>,
+    pub undo: Option<UndoView>,
     /// The earlier run of the same agent that waits for a person and holds this one.
     #[serde(rename = "behind", default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
@@ -482,6 +487,23 @@ pub struct ListView {
     pub lost: usize,
 }
 
+/// Progress of undoing a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UndoView {
+    /// Overall state of the undo.
+    pub state: Undone,
+    /// The undo nodes, in the order of their rounds and turns.
+    pub nodes: Vec<NodeId>,
+    /// Executed effects without an undo in the plan, ascending.
+    pub without: Vec<NodeId>,
+    /// Nodes with an unknown effect, ascending: a person settles them.
+    pub unsure: Vec<NodeId>,
+    /// Commands that settle nodes of `unsure`, by node: one of them suffices. An effect of a node that has ended is settled by
+    /// hand, outside.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settle: BTreeMap<String, Vec<String>>,
+}
+
 /// A node that waits for an answer from outside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitView {
@@ -490,6 +512,9 @@ pub struct WaitView {
     /// Time at which the node fails without an answer, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<i64>,
+    /// Its callback address with a hidden token; absent without a listener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 /// A node that waits for a person.

@@ -15,6 +15,13 @@ pub struct WaitAnswerRequest {
     pub id: Option<String>,
 }
 
+/// The verdict on a callback.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallbackAnswered {
+    /// The verdict.
+    pub verdict: AnswerVerdict,
+}
+
 /// The verdict on an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitAnswered {

@@ -75,5 +75,7 @@ pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Findi
     let toolbox = Toolbox::new(tools(config)).expect("the built-in tools go together");
     let toolbox = toolbox.with_judge(config.judge_model());
     let domains = config.domains();
-    file.validate(&Settings { domains: Some(&domains), ..Settings::real(run_slots_default(), &toolbox) })
+    let callbacks = config.service.callback_listen.is_some();
+    let settings = Settings::real(run_slots_default(), &toolbox);
+    file.validate(&Settings { domains: Some(&domains), callbacks, ..settings })
 }

@@ -7,6 +7,7 @@ pub(crate) mod findings;
 pub(crate) mod graph;
 pub(crate) mod hints;
 pub(crate) mod labels;
+pub(crate) mod lists;
 pub(crate) mod live;
 pub(crate) mod printed;
 pub(crate) mod screen;

@@ -165,6 +165,7 @@ impl Session {
             let builder = Ostler::builder().config(config.clone()).data_dir(&data);
             let builder = builder.without_resume().without_socket().without_new_servers();
             let builder = if mode == AccessMode::Read { builder.inspect_only() } else { builder };
+            let builder = if starts_nothing { builder.without_callbacks() } else { builder };
             match metrics.apply_to(builder).start().await {
                 Ok(os) => {
                     metrics.announce(&os);

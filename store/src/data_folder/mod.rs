@@ -37,6 +37,7 @@ const KNOWN_NAMES: &[&str] = &[
     "programs",
     "mcp",
     "operators",
+    "callback.key",
     "plans",
     "control.sock",
     "lockdown",

@@ -245,11 +245,7 @@ pub(super) fn names(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
 
 /// Maximum number of children of an expanding or expanded node.
 fn lists(node: &Node) -> Option<u64> {
-    match (node.made.as_deref(), &node.for_each) {
-        (Some(Made::Collector { max, .. }), _) => Some(*max),
-        (_, Some(list)) => Some(list.max),
-        _ => None,
-    }
+    node.list_max()
 }
 
 fn parent<'p>(indexed: &'p IndexedPlan<'_>, id: &str) -> Option<&'p NodeId> {

@@ -1,5 +1,6 @@
 //! Rules of plans. Validation reports every broken rule; any diagnostic rejects the whole plan.
 
+mod addresses;
 mod bounds;
 mod contracts;
 mod cycles;
@@ -68,6 +69,7 @@ fn check(
     contracts::check_plan(indexed, faults);
     if settings.real_run && is_new {
         contracts::check_plan_tests(indexed, faults);
+        addresses::check(indexed, settings, &context.suggestions, faults);
     }
     bounds::size(indexed, settings, faults);
     extensions::names(indexed, faults);

@@ -9,13 +9,13 @@ mod origin;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use self::origin::Results;
 use super::{ReadResult, View};
 use crate::id::{NAME_BYTES_MAX, NodeId};
 use crate::plan::{
-    Approval, Dep, DepDraft, HumanDuration, Idempotency, Impact, Kind, MODEL_TIMEOUT_MS, Method, Node,
+    Approval, Dep, DepDraft, Guard, HumanDuration, Idempotency, Impact, Kind, MODEL_TIMEOUT_MS, Method, Node,
     NodeDraft, On, ParamRef, PlanDraft, Rule, RuleDraft, Tools,
 };
 use crate::run::{NodeState, Run, RunOutcome};
@@ -68,6 +68,9 @@ pub enum LearnError {
         "the run executed no step of its own, so there is nothing to repeat; learn from a run that called tools"
     )]
     NoSteps,
+    /// A step was repeated for each element of a list.
+    #[error("step {0} was repeated for each element of a list; write the plan by hand, with `for_each`")]
+    Expanded(NodeId),
     /// A step takes a parameter from an earlier run.
     #[error(
         "step {step} takes {param} from an earlier run, which a plan cannot; learn from a run without --on"
@@ -89,6 +92,9 @@ pub fn learn(run: &Run, cx: &LearnContext<'_>) -> Result<Learnt, LearnError> {
     match cx.outcome {
         Some(RunOutcome::Succeeded | RunOutcome::Concluded) => {}
         Some(RunOutcome::Failed | RunOutcome::Cancelled) | None => return Err(LearnError::NotSucceeded),
+    }
+    if let Some(list) = run.plan().nodes.iter().find(|node| node.kind == Kind::Collector) {
+        return Err(LearnError::Expanded(list.id.clone()));
     }
     let kept = kept(run);
     if !kept.iter().any(|node| node.tool.is_some()) {
@@ -225,11 +231,17 @@ fn described(
         (!is_known).then(|| DepDraft(Dep { n: source.clone(), on: dep.on }))
     });
     let deps: Vec<DepDraft> = deps.collect();
+    let guards = node
+        .when
+        .iter()
+        .filter_map(|guard| Some(Guard { from: names.get(&guard.from)?.clone(), ..guard.clone() }));
+    let when: Vec<Guard> = guards.collect();
     let plain = NodeDraft {
         tool: node.tool.clone().filter(|_| node.model.is_none()),
         deps: Some(deps).filter(|deps| !deps.is_empty()),
         params: Some(params).filter(|params| !params.is_empty()),
         param_refs: Some(refs).filter(|refs| !refs.is_empty()),
+        when: (!when.is_empty()).then(|| json!(when)),
         ..NodeDraft::named(names.get(&node.id).cloned().unwrap_or_else(|| node.id.clone()))
     };
     Ok(if run.goal().is_some() { plain } else { as_in_file(node, plain, cx) })

@@ -79,6 +79,7 @@ const PAGES: &[(&str, &str)] = &[
     page!("V30"),
     page!("V31"),
     page!("V32"),
+    page!("V33"),
     page!("W01"),
     page!("W02"),
     page!("W03"),

@@ -1,5 +1,6 @@
 //! The table of runs.
 
+use ostler_kernel::id::NodeId;
 use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{ClientList, ClientRow, RunLine, RunList, Waiting};
 
@@ -123,6 +124,10 @@ pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientRow], out: &Out) -> 
         if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
             lines.push(format!("  {}", credits::waits(short)));
         }
+        lines.extend(undo_line(line, columns));
+        if !line.absent.is_empty() {
+            lines.push(fit(&format!("  absent: {} (ruled out by a guard)", line.absent.join(", ")), columns));
+        }
         lines.extend(rate_wait_lines(&line.rate_waits, columns));
         lines.extend(line.blocked_by.as_deref().map(blocked_by_text));
         let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
@@ -131,6 +136,19 @@ pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientRow], out: &Out) -> 
         lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, takes_answers, out)));
     }
     lines
+}
+
+/// Formats the state of the undo, and nodes whose effect nobody knows.
+fn undo_line(line: &RunLine, columns: usize) -> Option<String> {
+    let undo = line.undo.as_ref()?;
+    let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");
+    let mut text = format!("  undo: {}", undo.state.as_str());
+    for (what, nodes) in [("without undo", &undo.without), ("unsure", &undo.unsure)] {
+        if !nodes.is_empty() {
+            text += &format!("; {what}: {}", names(nodes));
+        }
+    }
+    Some(fit(&text, columns))
 }
 
 /// Formats why a run is suspended, and the command that resumes it.

@@ -3,6 +3,7 @@
 use crate::cli::output::cells::{fit, fit_name, padded, width};
 use crate::cli::output::credits::deposit;
 use crate::cli::output::labels::short_id;
+use crate::cli::output::lists::ListCounts;
 use crate::cli::output::live::model::{DisplayState, NodeModel, RunModel};
 use crate::cli::output::live::waves;
 use crate::cli::output::terminal::{Style, styled_if};
@@ -105,13 +106,14 @@ pub(crate) fn symbol(state: DisplayState, frame: usize) -> (Style, &'static str)
 }
 
 pub(crate) fn rows_wanted(model: &RunModel, columns: usize) -> usize {
-    model.nodes().len() + 2 + answer_commands(model, columns).len()
+    model.folded().len() + 2 + answer_commands(model, columns).len()
 }
 
 /// Draws the tree in the viewport. The model's levels must be up to date.
 pub(crate) fn tree(model: &RunModel, viewport: &Viewport) -> Vec<String> {
     let mut answers = answer_commands(model, viewport.columns);
-    let wanted = model.nodes().len() + 2 + answers.len();
+    let shown = model.folded();
+    let wanted = shown.len() + 2 + answers.len();
     if viewport.rows < 10 {
         answers.truncate(usize::from(viewport.rows > 2));
     }
@@ -121,8 +123,8 @@ pub(crate) fn tree(model: &RunModel, viewport: &Viewport) -> Vec<String> {
     if has_head {
         lines.push(header_line(model, viewport));
     }
-    if model.nodes().len() <= body {
-        node_lines(model, viewport, &mut lines);
+    if shown.len() <= body {
+        node_lines(shown, viewport, &mut lines);
     } else {
         waves::wave_lines(model, viewport, body, &mut lines);
     }
@@ -229,17 +231,24 @@ pub(crate) fn put_bar(line: &mut LineBuilder, cells: usize, well: usize, over: u
     }
 }
 
-fn node_lines(model: &RunModel, viewport: &Viewport, lines: &mut Vec<String>) {
-    let mut nodes: Vec<&NodeModel> = model.nodes().iter().collect();
-    nodes.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
+fn node_lines(
+    mut shown: Vec<(&NodeModel, Option<ListCounts>)>,
+    viewport: &Viewport,
+    lines: &mut Vec<String>,
+) {
+    shown.sort_by(|(a, _), (b, _)| (a.level, &a.name).cmp(&(b.level, &b.name)));
     let (step, deepest) = if viewport.columns < NARROW { (1, 3) } else { (2, INDENT_MAX) };
     let indent = |node: &NodeModel| step * node.level.min(deepest);
+    let nodes: Vec<&NodeModel> = shown.iter().map(|(node, _)| *node).collect();
     let name = name_columns(&nodes, viewport);
     let deepest = nodes.iter().map(|node| indent(node)).max().unwrap_or(0);
-    for node in nodes {
+    for (node, list) in shown {
         let mut line = LineBuilder::new(viewport);
         line.space(indent(node));
         put_node(&mut line, node, name + deepest - indent(node), viewport);
+        if let Some(counts) = list {
+            line.space(2).put(Style::Plain, &counts.to_string());
+        }
         lines.push(line.end());
     }
 }

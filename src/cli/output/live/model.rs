@@ -7,6 +7,7 @@ use ostler_server::wire::EventLine;
 use serde_json::Value;
 
 use crate::cli::output::labels;
+use crate::cli::output::lists::{self, CHILDREN_SHOWN_MAX, ListCounts};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum DisplayState {
@@ -121,6 +122,10 @@ pub(crate) struct NodeModel {
     /// Kind of the request to a person: `before`, `after`, `node`, `in_doubt`.
     pub(crate) ask: String,
     sources: Vec<usize>,
+    /// The node was expanded: it collects its children.
+    is_list: bool,
+    /// Place of the expanded node, for a child.
+    list: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -154,6 +159,27 @@ impl RunModel {
     #[cfg(test)]
     pub(crate) fn node(&self, name: &str) -> Option<&NodeModel> {
         self.index.get(name).map(|&place| &self.nodes[place])
+    }
+
+    /// The nodes without the children of lists, but for some that failed or go on; each list with the counts of its children.
+    pub(crate) fn folded(&self) -> Vec<(&NodeModel, Option<ListCounts>)> {
+        let mut counts: BTreeMap<usize, (ListCounts, usize)> = BTreeMap::new();
+        let mut shown = Vec::new();
+        for (place, node) in self.nodes.iter().enumerate() {
+            if let Some(list) = node.list.filter(|&list| self.nodes[list].is_list) {
+                let (counts, children) = counts.entry(list).or_default();
+                counts.add(node.state == DisplayState::Executed, node.state == DisplayState::Failed);
+                if !node.state.is_notable() || *children == CHILDREN_SHOWN_MAX {
+                    continue;
+                }
+                *children += 1;
+            }
+            shown.push(place);
+        }
+        let list = |place: usize| {
+            self.nodes[place].is_list.then(|| counts.get(&place).copied().unwrap_or_default().0)
+        };
+        shown.into_iter().map(|place| (&self.nodes[place], list(place))).collect()
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<DisplayState, usize> {
@@ -261,8 +287,11 @@ impl RunModel {
         for node in nodes {
             let deps = node["deps"].as_array().map(Vec::as_slice).unwrap_or_default();
             let sources = deps.iter().filter_map(|dep| self.index.get(text(dep, "n")).copied()).collect();
-            let place = self.index[text(node, "id")];
+            let id = text(node, "id");
+            let place = self.index[id];
             self.nodes[place].sources = sources;
+            self.nodes[place].is_list |= text(node, "kind") == "collector";
+            self.nodes[place].list = lists::parent(id).and_then(|list| self.index.get(list)).copied();
         }
         self.levels_outdated = true;
     }

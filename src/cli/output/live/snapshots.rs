@@ -156,6 +156,23 @@ fn fourteen_nodes_in_every_state() {
 }
 
 #[test]
+fn the_children_of_a_list_are_folded() {
+    let mut model = model(&[("find", &[]), ("read", &["find"]), ("report", &["read"])]);
+    bring(&mut model, 60, "find", "executed", "ok");
+    let children = (0..50).map(|at| json!({"id": format!("read.{at}"), "deps": [{"n": "find"}]}));
+    let deps: Vec<_> = (0..50).map(|at| json!({"n": format!("read.{at}")})).collect();
+    let nodes: Vec<_> = children.chain([json!({"id": "read", "kind": "collector", "deps": deps})]).collect();
+    let version = json!({"version": 2, "cause": "expand:read", "revision": {"nodes": nodes}});
+    model.record(&line(70, "plan_version", version));
+    (0..46).for_each(|at| bring(&mut model, 100 + at, &format!("read.{at}"), "executed", "ok"));
+    fail(&mut model, 200, "read.46", "failed", "no such file");
+    fail(&mut model, 210, "read.47", "failed", "no such file");
+    move_to(&mut model, 220, "read.48", "running", "attempt:1");
+    move_to(&mut model, 230, "read.49", "running", "attempt:1");
+    check(&mut model, 500, &expect_file!["snapshots/50_list.txt"]);
+}
+
+#[test]
 fn two_hundred_nodes() {
     let mut model = waves(10, 20);
     for wave in 1..=3 {

@@ -65,7 +65,7 @@ const LISTS_MAX: usize = 5;
 /// Executed and lost children of each expanded node.
 fn list_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let line = |(node, list): (&String, &ListView)| {
-        let lost = if list.lost > 0 { format!(", {} lost", list.lost) } else { String::new() };
+        let lost = if list.lost > 0 { format!(", {} failed", list.lost) } else { String::new() };
         fit(&format!("  {node:<14} {}/{}{lost}", list.executed, list.items), page.columns)
     };
     let mut lines: Vec<String> = summary.lists.iter().take(LISTS_MAX).map(line).collect();
@@ -89,10 +89,12 @@ fn undo_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
         lines.push(fit(&format!("  without undo   {}", names(&undo.without)), page.columns));
     }
     if !undo.unsure.is_empty() {
-        lines.push(fit(
-            &format!("  unsure         {}: look at what they did, and undo it by hand", names(&undo.unsure)),
-            page.columns,
-        ));
+        let text =
+            format!("  unsure         {}: look at what they did, and undo it by hand", names(&undo.unsure));
+        lines.push(fit(&text, page.columns));
+    }
+    if let Some(commands) = undo.settle.values().next().filter(|_| !summary.past) {
+        lines.extend(commands.iter().map(|command| format!("    {command}")));
     }
     lines
 }

@@ -7,11 +7,14 @@ pub(crate) mod root_causes;
 mod tests;
 pub(crate) mod waiting;
 
+use std::collections::BTreeMap;
+
 use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{ClientRow, GraphNode, GraphView, Summary};
 
 use crate::cli::output::cells::{fit, fit_name, padded, visible, width};
 use crate::cli::output::labels::short_id;
+use crate::cli::output::lists::{self, CHILDREN_SHOWN_MAX, ListCounts};
 use crate::cli::output::summary::figures::figure_lines;
 use crate::cli::output::summary::outputs::{Output, content, output_lines};
 use crate::cli::output::summary::root_causes::root_cause_lines;
@@ -83,7 +86,7 @@ pub(crate) fn layout(
     let (mut output_rows, rest) = output_lines(page, summary, outputs, left / 2);
     left = left.saturating_sub(rest);
     let nodes = match graph {
-        Some(graph) if graph.nodes.len() <= left => node_lines(page, graph),
+        Some(graph) if folded(graph).len() <= left => node_lines(page, graph),
         Some(graph) => {
             let nodes = plural(graph.nodes.len(), "node");
             vec![format!("  {nodes}: {} lists them", hints::show(short_id(&summary.run)))]
@@ -149,13 +152,36 @@ const BESIDE_NAME: usize = 2 + 2 + 9 + 1 + 9;
 const NAME_MIN: usize = 8;
 
 pub(crate) fn node_lines(page: &Page<'_>, graph: &GraphView) -> Vec<String> {
-    let longest = graph.nodes.iter().map(|node| width(&node.id)).max().unwrap_or(0);
+    let shown = folded(graph);
+    let longest = shown.iter().map(|(node, _)| width(&node.id)).max().unwrap_or(0);
     let most = page.columns.saturating_sub(BESIDE_NAME).clamp(NAME_MIN, NAME_MAX);
     let names = if page.cuts_names { longest.min(most) } else { longest };
-    graph.nodes.iter().map(|node| node_line(page, node, names)).collect()
+    shown.into_iter().map(|(node, list)| node_line(page, node, list, names)).collect()
 }
 
-fn node_line(page: &Page<'_>, node: &GraphNode, names: usize) -> String {
+/// The nodes without the children of lists, but for some that failed or go on. A list has the counts of its children.
+fn folded(graph: &GraphView) -> Vec<(&GraphNode, Option<ListCounts>)> {
+    let lists = graph.nodes.iter().filter(|node| node.kind == "collector");
+    let mut lists: BTreeMap<&str, (ListCounts, usize)> =
+        lists.map(|node| (node.id.as_str(), Default::default())).collect();
+    let mut shown = Vec::new();
+    for node in &graph.nodes {
+        if let Some((counts, children)) = lists::parent(&node.id).and_then(|list| lists.get_mut(list)) {
+            let (is_executed, is_failed) = (node.state == "executed", node.state == "failed");
+            counts.add(is_executed, is_failed);
+            let goes_on = matches!(node.state.as_str(), "running" | "waiting_human" | "failed_retryable");
+            if !(is_failed || goes_on || node.interrupted) || *children == CHILDREN_SHOWN_MAX {
+                continue;
+            }
+            *children += 1;
+        }
+        shown.push(node);
+    }
+    let counts = |node: &GraphNode| lists.get(node.id.as_str()).map(|(counts, _)| *counts);
+    shown.into_iter().map(|node| (node, counts(node))).collect()
+}
+
+fn node_line(page: &Page<'_>, node: &GraphNode, list: Option<ListCounts>, names: usize) -> String {
     let took = node.busy_ms.map(elapsed).unwrap_or_default();
     let word = if node.interrupted { INTERRUPTED } else { labels::state(&node.state) };
     let detail = match (node.state.as_str(), &node.failure, &node.reason) {
@@ -166,6 +192,10 @@ fn node_line(page: &Page<'_>, node: &GraphNode, names: usize) -> String {
             labels::loss(reason.as_deref().unwrap_or_default(), Some(failure))
         }
         (_, _, reason) => reason.as_deref().map(labels::reason).unwrap_or_default(),
+    };
+    let detail = match list {
+        Some(counts) => [counts.to_string(), detail].join("  ").trim_end().to_owned(),
+        None => detail,
     };
     let paint = if node.interrupted { Style::Warning } else { style_of(&node.state) };
     let state = page.out.styled(paint, &padded(word, 9));

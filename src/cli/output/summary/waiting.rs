@@ -46,9 +46,10 @@ const WAITS_MAX: usize = 3;
 /// Formats the nodes that wait for an answer from outside.
 fn event_wait_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
-    for WaitView { node, deadline_ms } in summary.waits.iter().take(WAITS_MAX) {
+    for WaitView { node, deadline_ms, address } in summary.waits.iter().take(WAITS_MAX) {
         let until = deadline_ms.map(|at| format!(" until {}", date(at))).unwrap_or_default();
-        lines.push(fit(&format!("  {node} waits for an answer{until}"), page.columns));
+        let at = address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
+        lines.push(fit(&format!("  {node} waits for an answer{until}{at}"), page.columns));
         if !summary.past {
             let run = short_id(&summary.run);
             lines.push(format!("    {}", hints::command("answer", &[run, node], "--value JSON")));
