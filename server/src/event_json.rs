@@ -4,7 +4,8 @@
 //! listed here. Records whose serialised form is public as it is pass through whole.
 
 use ostler_kernel::event::{
-    AttemptResult, Event, OperatorAct, Outcome, Output, ReuseBasis, ReuseDecided, ReuseDecision,
+    AttemptResult, Event, OperatorAct, Outcome, Output, Retraction, ReuseBasis, ReuseDecided, ReuseDecision,
+    Withdrawn,
 };
 use ostler_kernel::id::NodeId;
 use ostler_kernel::policy::Conclusion;
@@ -77,6 +78,13 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         }
         E::Granted(grant) => ("granted", json!(grant)),
         E::GrantRevoked { client, grant, by } => ("grant_revoked", body!(client, grant, by)),
+        E::Retracted(retraction) => ("retracted", retraction_json(retraction)),
+        E::RetractionCarriedOut { client, retraction } => {
+            ("retraction_carried_out", body!(client, retraction))
+        }
+        E::RetractionLifted { client, retraction, by } => {
+            ("retraction_lifted", body!(client, retraction, by))
+        }
         E::NodeTransition(moved) => (
             "node_transition",
             body!(moved: node, version, from, to, attempt; "reason": moved.reason.to_string()),
@@ -165,6 +173,19 @@ fn reuse_json(decided: &ReuseDecided) -> Value {
         ReuseDecision::Recomputed(reason) => json!({
             "node": node, "reuse": reuse, "decision": "recomputed", "why": reason.to_string(),
             "words": reason.in_words(),
+        }),
+    }
+}
+
+/// `withdrawn` is `result` with the run and the node, or `executable` with its fields.
+fn retraction_json(retraction: &Retraction) -> Value {
+    let Retraction { id, client, what, by } = retraction;
+    match what {
+        Withdrawn::Result { run, node, place } => json!({
+            "id": id, "client": client, "by": by, "withdrawn": "result", "run": run, "node": node, "record": place,
+        }),
+        Withdrawn::Executable(fields) => json!({
+            "id": id, "client": client, "by": by, "withdrawn": "executable", "executable": fields.value(),
         }),
     }
 }

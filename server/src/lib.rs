@@ -49,6 +49,7 @@ mod peer;
 mod pipelines;
 mod places;
 mod problem;
+mod recall;
 mod routes;
 mod run_lookup;
 mod runs;

@@ -16,7 +16,7 @@ use crate::socket::ShuttingDown;
 use crate::wire::Health;
 use crate::{
     again, agents, approvals, clients, devices, evaluations, gate_controls, goals, grants, market, operators,
-    output, pipelines, runs, submit, templates, text, waits,
+    output, pipelines, recall, runs, submit, templates, text, waits,
 };
 
 #[derive(Clone)]
@@ -102,6 +102,8 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/devices/{device}/accept", post(devices::accept))
         .route("/v1/grants", get(grants::list))
         .route("/v1/grants/{id}/revoke", post(grants::revoke))
+        .route("/v1/retractions", get(recall::list).post(recall::retract))
+        .route("/v1/retractions/{id}/lift", post(recall::lift))
         .route("/v1/operators", get(operators::list).post(operators::add))
         .route("/v1/operators/{key}/remove", post(operators::remove))
         .route("/healthz", get(health))

@@ -120,7 +120,7 @@ async fn view_at(system: &System, run: RunId, at: Option<Seq>) -> Result<RunView
 }
 
 fn beyond_last_record(run: RunId, at: Seq, last: Seq) -> Problem {
-    let what = format!("run {run} has only {} records: there is no record {}", last.0, at.0);
+    let what = format!("run {run} has the records 1 to {}: there is no record {}", last.0, at.0);
     Problem::new(StatusCode::NOT_FOUND, "record_unknown", what)
 }
 

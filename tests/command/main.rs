@@ -32,6 +32,7 @@ mod model_text;
 mod operator;
 mod pipelines;
 mod plans;
+mod recall;
 mod second_terminal;
 mod simulations;
 mod suggestions;

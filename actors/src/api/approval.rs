@@ -214,6 +214,7 @@ impl System {
     /// changed then.
     pub async fn answer(&self, id: &ApprovalId, shown: Digest, answer: Answer) -> Result<(), RunError> {
         answer.check()?;
+        self.finish_retractions().await?;
         let ApprovalId { run, node, request } = id.clone();
         let message = if answer.approve { LifecycleMessage::Approve } else { LifecycleMessage::Reject };
         // A refused answer must not start a run that rests.

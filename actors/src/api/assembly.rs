@@ -28,6 +28,7 @@ use crate::state::live_text::LiveTexts;
 use crate::state::market::Market;
 use crate::state::profiles::Profiles;
 use crate::state::rates::Rates;
+use crate::state::retractions::Retractions;
 use crate::state::run_budgets::RunBudgets;
 use crate::state::toolbox::Toolbox;
 use crate::storage::journal_client::JournalClient;
@@ -130,6 +131,7 @@ impl Parts {
             estimates: Estimates::new(&toolbox),
             ledger,
             grants: Grants::default(),
+            retractions: Retractions::default(),
             market,
             evaluation: Arc::new(evaluation),
             kernel: KernelContext {

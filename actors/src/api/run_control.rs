@@ -32,6 +32,7 @@ impl System {
         if let RunRowStatus::Quarantined(why) = self.row(run)?.status {
             return Err(RunError::Quarantined(why));
         }
+        self.finish_retractions().await?;
         let view = self.view(run, None).await?;
         self.lifecycle_by(&view).accepts(LifecycleMessage::ExecuteStep)?;
         self.check_has_all(&view)?;
@@ -59,6 +60,7 @@ impl System {
     ///
     /// [`RunError::Missing`]: the run is unchanged, and a process with its models and tools can resume the run.
     pub async fn resume_among_all(&self, run: RunId) -> Result<(), RunError> {
+        self.finish_retractions().await?;
         if matches!(self.row(run)?.status, RunRowStatus::Open | RunRowStatus::Parked(_)) {
             self.check_has_all(&self.view(run, None).await?)?;
         }
@@ -95,6 +97,7 @@ impl System {
 
     /// Resumes every open run that is not suspended, and returns them, oldest first.
     pub async fn resume_all(&self) -> Result<Vec<RunId>, RunError> {
+        self.finish_retractions().await?;
         let mut rows = self.services.journal.runs(true)?;
         rows.retain(|row| row.status == RunRowStatus::Open);
         rows.sort_by_key(|row| row.run);

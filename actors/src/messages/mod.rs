@@ -10,6 +10,7 @@ pub(crate) mod mailboxes;
 pub(crate) mod market;
 pub(crate) mod registry;
 pub(crate) mod resolution;
+pub(crate) mod retraction;
 pub(crate) mod scheduler;
 pub(crate) mod slots;
 pub(crate) mod submission;

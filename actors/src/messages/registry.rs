@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ostler_kernel::agent::Profile;
 use ostler_kernel::evaluation::UnknownDomain;
+use ostler_kernel::event::Retraction;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::json::JsonError;
 use ostler_kernel::market::{MarketStep, Offer};
@@ -23,6 +24,7 @@ use crate::messages::agent::{AgentMessage, AskReply, Request};
 use crate::messages::client_change::{ClientChange, ClientError};
 use crate::messages::grant::GrantError;
 use crate::messages::market::{MarketError, OfferRefused};
+use crate::messages::retraction::{RetractError, RetractionStep};
 use crate::messages::verdict::{EvaluationError, Said};
 
 pub(crate) enum RegistryMessage {
@@ -158,6 +160,18 @@ pub(crate) enum RegistryMessage {
         id: String,
         by: String,
         reply: RpcReplyPort<Result<(Grant, Position), GrantError>>,
+    },
+    /// Record a retraction under a new id; the reply is the retraction and the position of the record. `None`: the same results
+    /// are withdrawn already, by that retraction.
+    Retract {
+        retraction: Retraction,
+        reply: RpcReplyPort<Result<(Retraction, Option<Position>), RetractError>>,
+    },
+    /// Record the end of a retraction; the reply is the retraction and the position of the record.
+    EndRetraction {
+        id: String,
+        step: RetractionStep,
+        reply: RpcReplyPort<Result<(Retraction, Position), RetractError>>,
     },
     /// Record a verdict; the reply is the position of the record.
     Judge {

@@ -33,6 +33,7 @@ impl RegistryState {
         let journal = Arc::clone(&self.services.journal);
         self.services.ledger.forget_terms();
         self.services.grants.forget();
+        self.services.retractions.forget();
         let unrecorded = self.services.attempts.unrecorded();
         self.services.ledger.recount(&journal.accounts()?, &unrecorded);
         self.services.active_runs.forget_records();
@@ -42,6 +43,7 @@ impl RegistryState {
             run_reader::each(&**journal, stream, None, |record| -> Result<(), JournalError> {
                 self.services.ledger.record(&record.event, record.at_ms);
                 self.services.grants.record(&record.event, record.at_ms);
+                self.services.retractions.record(&record.event);
                 book.record(&record.event, record.at_ms, record.position);
                 self.heads.insert(stream, record.seq);
                 self.remember(&record.event, record.position);
@@ -105,6 +107,7 @@ impl RegistryState {
         for event in &events {
             self.services.ledger.record(event, at_ms);
             self.services.grants.record(event, at_ms);
+            self.services.retractions.record(event);
             self.services.market.record(event, at_ms, position);
             if matches!(event, Event::Market { .. }) {
                 // The step may have reserved credits, or freed them.

@@ -23,6 +23,7 @@ mod entry;
 mod failures;
 mod grants;
 mod pending_requests;
+mod retractions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -129,6 +130,12 @@ impl Actor for Registry {
             }
             RegistryMessage::RevokeGrant { id, by, reply } => {
                 let _ = reply.send(state.revoke_grant(id, by));
+            }
+            RegistryMessage::Retract { retraction, reply } => {
+                let _ = reply.send(state.retract(retraction));
+            }
+            RegistryMessage::EndRetraction { id, step, reply } => {
+                let _ = reply.send(state.end_retraction(id, step));
             }
             RegistryMessage::Judge { row, said, reply } => {
                 let _ = reply.send(state.judge(&row, *said));

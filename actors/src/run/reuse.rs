@@ -150,7 +150,9 @@ impl RunDriver {
         let verifies = record.output.inline.as_ref().is_none_or(|inline| {
             lineage::artifact(ostler_kernel::port::JSON, inline.as_str().as_bytes()) == record.output.artifact
         });
+        // Asked last: a retraction may have come while the artifact was read.
         let evidence = Found {
+            is_retracted: self.services.retractions.covers(from, record.manifest.sigma()),
             verifies: stored.is_some() && verifies,
             satisfies: stored.is_some_and(|value| self.satisfies(node, &value)),
         };
@@ -249,13 +251,14 @@ impl RunDriver {
 
 /// Checks of a record and its artifact.
 struct Found {
+    is_retracted: bool,
     verifies: bool,
     satisfies: bool,
 }
 
 impl Evidence for Found {
     fn is_retracted(&self) -> bool {
-        false
+        self.is_retracted
     }
 
     fn verifies(&self) -> bool {

@@ -22,6 +22,7 @@ use crate::state::grants::Grants;
 use crate::state::kernel_context::KernelContext;
 use crate::state::ledger::Ledger;
 use crate::state::market::Market;
+use crate::state::retractions::Retractions;
 use crate::state::run_budgets::RunBudgets;
 use crate::storage::journal_client::JournalClient;
 use crate::storage::results::ResultStore;
@@ -41,6 +42,7 @@ pub(crate) struct RunServices {
     pub(crate) estimates: Estimates,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) grants: Grants,
+    pub(crate) retractions: Retractions,
     pub(crate) market: Arc<Market>,
     pub(crate) evaluation: Arc<Evaluation>,
     pub(crate) gatekeeper: Arc<Gatekeeper>,

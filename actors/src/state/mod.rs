@@ -19,6 +19,7 @@ pub(crate) mod live_text;
 pub(crate) mod market;
 pub(crate) mod profiles;
 pub(crate) mod rates;
+pub(crate) mod retractions;
 pub(crate) mod run_budgets;
 pub(crate) mod toolbox;
 pub(crate) mod verdicts;

@@ -8,6 +8,7 @@ mod audit;
 mod call;
 mod person;
 mod pipeline;
+mod recall;
 mod reuse;
 mod run;
 
@@ -31,6 +32,7 @@ pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
 pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
 pub use person::{AnswerVerdict, HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct, WaitAnswer};
 pub use pipeline::{PipelineRecord, Published};
+pub use recall::{RETRACTIONS_MAX, Retraction, Withdrawn};
 pub use reuse::{
     ArtifactEdited, Fresh, RecordPlace, ResultKept, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision,
     ReuseTerms, ReusedResult,
@@ -366,4 +368,23 @@ pub enum Event {
     /// A node of a repeated run keeps its result: the change that the run is repeated for does not reach the node. Follows the
     /// terms of reuse.
     ResultKept(Box<ResultKept>),
+    /// An operator withdrew recorded results. In the stream of a client; durable before any consequence.
+    Retracted(Box<Retraction>),
+    /// Every consequence of a retraction has taken effect: approvals and grants that rest on its results are void. In the
+    /// stream of the client.
+    RetractionCarriedOut {
+        /// Client with the retraction in its stream.
+        client: ClientId,
+        /// Id of the retraction.
+        retraction: String,
+    },
+    /// An operator lifted a retraction: its results may stand in again. In the stream of the client.
+    RetractionLifted {
+        /// Client with the retraction in its stream.
+        client: ClientId,
+        /// Id of the retraction.
+        retraction: String,
+        /// The operator.
+        by: String,
+    },
 }

@@ -48,7 +48,13 @@ impl Graph {
 
     /// Same as [`below`](Graph::below), restricted to nodes that satisfy `passes`.
     pub(crate) fn reached_from(&self, start: usize, passes: impl Fn(usize) -> bool) -> Vec<usize> {
-        let (mut seen, mut open) = (vec![false; self.consumers.len()], vec![start]);
+        let seen = self.spread(vec![start], passes);
+        (0..seen.len()).filter(|&at| seen[at] && at != start).collect()
+    }
+
+    /// Marks the dependents of all of `open`, over nodes that satisfy `passes`.
+    pub(crate) fn spread(&self, mut open: Vec<usize>, passes: impl Fn(usize) -> bool) -> Vec<bool> {
+        let mut seen = vec![false; self.consumers.len()];
         while let Some(at) = open.pop() {
             for &(consumer, _) in &self.consumers[at] {
                 if passes(consumer) && !std::mem::replace(&mut seen[consumer], true) {
@@ -56,7 +62,7 @@ impl Graph {
                 }
             }
         }
-        (0..seen.len()).filter(|&at| seen[at] && at != start).collect()
+        seen
     }
 }
 

@@ -167,6 +167,9 @@ impl Run {
             | Event::ResultRecorded(_)
             | Event::Granted(_)
             | Event::GrantRevoked { .. }
+            | Event::Retracted(_)
+            | Event::RetractionCarriedOut { .. }
+            | Event::RetractionLifted { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())

@@ -25,7 +25,7 @@
 //! | `inputs`, `intent` | input of an attempt, and the record before its start |
 //! | `approval_request` | the document that a person approves |
 //! | `fold`, `report` | a run from its records; its figures |
-//! | `reuse` | recorded results in the place of executions |
+//! | `reuse`, `recall` | recorded results in the place of executions; the nodes that rest on withdrawn results |
 //! | `status` | the status that people and programs see |
 
 mod abandoned_work;
@@ -60,6 +60,7 @@ mod planner;
 mod propagate;
 mod queries;
 mod rate_waits;
+mod recall;
 mod recovery;
 mod report;
 mod reuse;
@@ -102,6 +103,7 @@ pub use node_status::{
 pub use operator::OperationError;
 pub use planner::{Patch, Planner, PlannerAnswer, PlannerRequest};
 pub use rate_waits::{RATE_WAIT_MS_MAX, RATE_WAITS_MAX, RateWaits};
+pub use recall::{Origins, Recall};
 pub use recovery::backoff;
 pub use report::{NodeFigures, RootCause, RunReport, RunTimeline, attempt_started_at};
 pub use reuse::{contract_text, repetition};

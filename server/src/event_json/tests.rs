@@ -114,10 +114,19 @@ fn run_records() -> Vec<Event> {
             by: "ann".to_owned(),
         })),
         Event::GrantRevoked { client: "acme".into(), grant: "g1".to_owned(), by: "ann".to_owned() },
+        retracted(Withdrawn::Result { run: RunId::default(), node: "a".into(), place: None }),
+        retracted(Withdrawn::Executable(json_text(json!({"tool": "t"})))),
+        Event::RetractionCarriedOut { client: "acme".into(), retraction: "w1".to_owned() },
+        Event::RetractionLifted { client: "acme".into(), retraction: "w1".to_owned(), by: "ann".to_owned() },
         Event::Parked { reason: "crashes".to_owned() },
         Event::OutOfCredit { out: true },
         Event::RunClosed { outcome: RunOutcome::Succeeded },
     ]
+}
+
+fn retracted(what: Withdrawn) -> Event {
+    let retraction = Retraction { id: "w1".to_owned(), client: "acme".into(), what, by: "ann".to_owned() };
+    Event::Retracted(Box::new(retraction))
 }
 
 fn reused(decision: ReuseDecision) -> Event {
@@ -310,6 +319,10 @@ fn records_of_runs_have_stable_json() {
         reuse_decided {"decision":"recomputed","node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303","why":"param.prompt","words":"prompt changed"}
         granted {"argv":["git"],"by":"ann","client":"acme","id":"g1","tool":"shell.run","until":7}
         grant_revoked {"by":"ann","client":"acme","grant":"g1"}
+        retracted {"by":"ann","client":"acme","id":"w1","node":"a","record":null,"run":"00000000-0000-0000-0000-000000000000","withdrawn":"result"}
+        retracted {"by":"ann","client":"acme","executable":{"tool":"t"},"id":"w1","withdrawn":"executable"}
+        retraction_carried_out {"client":"acme","retraction":"w1"}
+        retraction_lifted {"by":"ann","client":"acme","retraction":"w1"}
         parked {"reason":"crashes"}
         out_of_credit {"out":true}
         run_closed {"outcome":"succeeded"}

@@ -17,6 +17,7 @@ mod operators;
 mod output;
 mod pipelines;
 mod problem;
+mod recall;
 mod runs;
 mod templates;
 mod text;
@@ -46,6 +47,7 @@ pub use ostler_actors::{
 pub use output::*;
 pub use pipelines::*;
 pub use problem::*;
+pub use recall::*;
 pub use runs::*;
 pub use templates::{LearntPlan, TemplateRecords};
 pub use text::*;

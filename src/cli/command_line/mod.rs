@@ -14,7 +14,7 @@ use crate::cli::commands::{
     agents, answer, approvals, approve, artifact, ask, audit, cancel, chat, check, checkpoint, client,
     complete, completions, credit, diff, doctor, edit, evaluate, events, experiment, explain, export, gc,
     help, interject, lineage, lockdown, logs, man, market, mcp, models, operator, pipeline, plans, policy,
-    ps, release, rerun, resolve, resume, run, show, simulate, skip, spawn, top, undo,
+    ps, release, rerun, resolve, resume, retract, run, show, simulate, skip, spawn, top, undo,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -200,6 +200,17 @@ enum Command {
         after_help = "Examples:\n  ostler lineage @last memo --up\n  ostler lineage @last criteria --down"
     )]
     Lineage(lineage::LineageArgs),
+    /// Withdraw results, and void what rests on them
+    ///
+    /// A withdrawn result never stands in for an execution again. All nodes that rest on it are found, in all
+    /// runs, with the effects that they made. In open runs, nodes with an approval that rests on it are
+    /// cancelled, and grants that approved such nodes are revoked. Nothing is executed: the printed
+    /// commands compute the results anew. Models and tools are withdrawn for all clients, until
+    /// the retraction is lifted.
+    #[command(
+        after_help = "Examples:\n  ostler retract @last criteria --dry-run\n  ostler retract --tool mcp.crm.find --version 3\n  ostler retract --model default\n  ostler retract --lift w1"
+    )]
+    Retract(retract::RetractArgs),
     /// Compare two runs: states, work and results of their nodes
     #[command(after_help = "Example:\n  ostler diff 0198f3c2 @last")]
     Diff(diff::DiffArgs),
@@ -514,6 +525,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Rerun(args) => rerun::rerun(&globals, args).await,
         Command::Edit(args) => edit::edit(&globals, args).await,
         Command::Lineage(args) => lineage::lineage(&globals, args).await,
+        Command::Retract(args) => retract::retract(&globals, args).await,
         Command::Diff(args) => diff::diff(&globals, args).await,
         Command::Explain(args) => explain::explain(&globals, args).await,
         Command::Events(args) => events::events(&globals, args).await,

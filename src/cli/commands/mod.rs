@@ -43,6 +43,7 @@ pub(crate) mod release;
 pub(crate) mod rerun;
 pub(crate) mod resolve;
 pub(crate) mod resume;
+pub(crate) mod retract;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod simulate;

@@ -96,9 +96,12 @@ fn client_of(event: &Event) -> Option<ClientId> {
         | Event::CreditDeposited { client, .. }
         | Event::ClientRemoved { client }
         | Event::GrantRevoked { client, .. }
+        | Event::RetractionCarriedOut { client, .. }
+        | Event::RetractionLifted { client, .. }
         | Event::AgentProfiled { client, .. }
         | Event::AgentOffered { client, .. } => Some(client.clone()),
         Event::Granted(grant) => Some(grant.client.clone()),
+        Event::Retracted(retraction) => Some(retraction.client.clone()),
         Event::Market { step, .. } => match &**step {
             MarketStep::Posted(job) => Some(job.client.clone()),
             _ => None,

@@ -65,7 +65,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         "Inspect",
         &["ps", "show", "explain", "lineage", "diff", "logs", "events", "audit", "artifact", "export"],
     ),
-    ("Decide", &["approvals", "approve", "reject", "answer", "skip", "resolve", "operator"]),
+    ("Decide", &["approvals", "approve", "reject", "answer", "skip", "resolve", "retract", "operator"]),
     ("Stream events", &["pipeline"]),
     ("Evaluate", &["evaluate", "agents"]),
     ("Share resources", &["client", "credit", "top", "market"]),

@@ -81,13 +81,16 @@ fn kind(event: &Event) -> u8 {
         Event::NodeFault { .. } => 62,
         Event::WaitAnswered(_) => 63,
         Event::ResultKept(_) => 64,
+        Event::Retracted(_) => 65,
+        Event::RetractionCarriedOut { .. } => 66,
+        Event::RetractionLifted { .. } => 67,
     }
 }
 
-const KINDS: u8 = 65;
+const KINDS: u8 = 68;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 9] = [117, 119, 123, 123, 143, 145, 165, 187, 189];
+const KNOWN: [usize; 10] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -208,6 +208,7 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.extend(edits());
     plan_language(&mut samples);
     samples.extend(kept());
+    samples.extend(recalls());
     samples
 }
 
@@ -217,6 +218,21 @@ fn kept() -> [Event; 2] {
     [
         Event::ReuseDecided(Box::new(ReuseDecided { node: node(), reuse: None, decision })),
         Event::ResultKept(Box::new(ResultKept { node: node(), output: Some(output()), from: run() })),
+    ]
+}
+
+fn recalls() -> [Event; 4] {
+    let retracted = |what| {
+        let (id, client, by) = ("w1".into(), ClientId::from("acme"), "ann".into());
+        Event::Retracted(Box::new(Retraction { id, client, what, by }))
+    };
+    let (client, retraction) = (|| ClientId::from("acme"), || "w1".to_owned());
+    let place = Some(RecordPlace { run: run(), seq: 7 });
+    [
+        retracted(Withdrawn::Result { run: run(), node: node(), place }),
+        retracted(Withdrawn::Executable(json())),
+        Event::RetractionCarriedOut { client: client(), retraction: retraction() },
+        Event::RetractionLifted { client: client(), retraction: retraction(), by: "ann".into() },
     ]
 }
 
