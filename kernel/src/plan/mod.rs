@@ -16,6 +16,7 @@
 //! ```
 
 mod advice;
+mod alternatives;
 mod compose;
 mod contract_rules;
 mod delta;
@@ -40,6 +41,7 @@ mod unreachable_path;
 mod validate;
 
 pub use advice::{Advice, AdviceCode, advise};
+pub use alternatives::{undoing, with_fallback};
 pub use contract_rules::PLAN_PATTERNS_BYTES_MAX;
 pub use delta::{Change, Delta, MergedPlan, NodeProgress, Revision, apply_change, merge};
 pub use diagnostic::{Diagnostic, DiagnosticCode, SAME_DIAGNOSTICS_MAX};

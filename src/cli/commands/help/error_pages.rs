@@ -80,7 +80,6 @@ const PAGES: &[(&str, &str)] = &[
     page!("V31"),
     page!("V32"),
     page!("W01"),
-    page!("W02"),
     page!("W03"),
     page!("W04"),
     page!("W05"),
