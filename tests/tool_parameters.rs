@@ -222,6 +222,87 @@ fn references_are_judged_by_what_the_source_can_have() {
 }
 
 #[test]
+fn values_of_a_known_wrong_type_are_refused() {
+    for good in [
+        "{id: a, tool: time.sleep, param_refs: {ms: {from: list, path: count}}}",
+        "{id: a, tool: text.stats, param_refs: {files: {from: list, path: files}}}",
+        "{id: a, tool: fs.read, param_refs: {path: {from: list, path: count, template: \"{}.md\"}}}",
+        "{id: a, tool: fs.list, params: {path: .}, when: {from: list, path: count, op: gt, value: 1}}",
+        "{id: a, tool: fs.list, params: {path: .}, when: {from: list, path: files, op: contains, value: x}}",
+        "{id: a, tool: fs.list, params: {path: .}, when: {from: list, path: count, op: eq, value: x}}",
+    ] {
+        check(&format!("  - {good}"), expect![""]);
+    }
+    check(
+        "  - {id: a, tool: fs.read, param_refs: {path: {from: list, path: count}}}",
+        expect![[r#"
+        V24 a 4:66 "count}}}": fs.read: parameter path takes a text, and count of list is a number; refer to a text, or make one of it: `path: {from: list, path: count, template: "{}"}`
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: time.sleep, param_refs: {ms: {from: list, path: files}}}",
+        expect![[r#"
+        V24 a 4:67 "files}}}": time.sleep: parameter ms takes a number, and files of list is a list; refer to a number
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: fs.list, params: {path: .}, when: {from: list, path: count, op: gt, value: \"1\"}}",
+        expect![[r#"
+            V27 a 4:47 "when: {f": guard 1: count of list is a number, and `gt` needs a text; write `value` as a number
+        "#]],
+    );
+    check(
+        "  - {id: a, tool: fs.list, params: {path: .}, when: {from: list, path: files, op: lt, value: 1}}",
+        expect![[r#"
+            V27 a 4:47 "when: {f": guard 1: files of list is a list, and `lt` needs a number; ask for another path
+        "#]],
+    );
+    check(
+        "  - {id: a, tool: fs.list, params: {path: .}, when: {from: list, path: count, op: contains, value: 1}}",
+        expect![[r#"
+            V27 a 4:47 "when: {f": guard 1: count of list is a number, and `contains` needs a list, a text or an object; ask for another path, or use `eq`
+        "#]],
+    );
+}
+
+#[test]
+fn a_help_names_what_can_be_written() {
+    check(
+        "  - {id: a, tool: fs.list, params: {path: .}, when: {from: list, path: size, op: gt, value: 1}}",
+        expect![[r#"
+            V17 a 4:47 "when: {f": a guard asks for size of list: the result has no size; known names: bytes, count, files
+        "#]],
+    );
+    check(
+        "  - {id: a, tool: shell.run, params: {argv: [rm, x]}, impact: 0, effect: none}",
+        expect![[r#"
+        V15 a 4:74 "none}\n": effect none does not fit impact 2, the least of this call of shell.run; remove `effect`: it is external then
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: fs.read, for_each: {from: list, path: files, max: 3}}",
+        expect![[r#"
+        V28 a 4:28 "for_each": for_each has no `as`, or one that is not 1 to 64 of A-Z a-z 0-9 _ -; write {from: NODE, path: PATH, as: PARAMETER, max: NUMBER}, and on_child: collect to keep what did not fail
+    "#]],
+    );
+    check(
+        "  - {id: a, kind: reflection, contract: [{method: code}]}",
+        expect![[r#"
+        V09 a 4:42 "{method:": contract[0] is invalid: a code rule needs a `spec`; add a `spec`, such as {check: non_empty, path: matches}
+        V21 a 4:19 "reflecti": kind reflection has no executor here; use one of tool, model, aggregator, human_approval, sub_agent, wait
+    "#]],
+    );
+}
+
+#[test]
+fn a_wait_and_a_sequence_are_no_slip() {
+    check(
+        "  - {id: a, tool: time.sleep, params: {ms: 1}, deps: [list], reads: [list]}\n  - {id: b, tool: fs.list, params: {path: .}, deps: [a]}",
+        expect![""],
+    );
+}
+
+#[test]
 fn each_fault_of_a_node_stands_at_its_own_place() {
     check(
         "  - {id: a, tool: time.sleep, params: {ms: 1}, deps: [lst, nowhere, list, lits]}",

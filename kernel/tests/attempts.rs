@@ -34,7 +34,8 @@ impl Tools for Known {
             "shell.run" => (Effect::External, 2, Idempotency::None),
             _ => return None,
         };
-        Some(ToolDefaults { effect, impact, idem, result_schema: Some(json!({"type": "object"}).into()) })
+        let result_schema = Some(json!({"type": "object"}).into());
+        Some(ToolDefaults { effect, impact, idem, only_waits: false, result_schema })
     }
 
     fn names(&self) -> Vec<String> {

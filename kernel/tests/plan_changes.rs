@@ -310,6 +310,7 @@ impl Tools for OneTool {
             effect: if looks { Effect::Read } else { Effect::External },
             impact: if looks { 0 } else { 1 },
             idem: if looks { Idempotency::Natural } else { Idempotency::None },
+            only_waits: false,
             result_schema: Some(json!({"type": "object"}).into()),
         })
     }

@@ -50,6 +50,7 @@ pub(crate) async fn invoice(
     let run = run_lookup::find(&api.system, &name)?;
     let view = api.system.view(run, None).await?;
     let id = NodeId::from(node.as_str());
+    api.system.check_editable(&view, &id)?;
     let invoice = view.run.invoice(&id, &view.figures.spending).ok_or(RunError::UnknownNode(id))?;
     Ok(Json(Invoice::new(run.to_string(), node, invoice)))
 }

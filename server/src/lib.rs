@@ -83,5 +83,6 @@ pub use runs::RUNS_LISTED_MAX;
 pub use socket::{
     CONNECTIONS_MAX, ControlSocket, SHUTTING_DOWN, STEP_CONNECTIONS_MAX, STREAMS_MAX, socket_path,
 };
+pub use summary::CUT_OUTPUTS_MAX;
 pub use text::TEXT_POSITIONS_MAX;
 pub use unread::UNREAD_MAX;

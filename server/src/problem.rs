@@ -127,6 +127,7 @@ impl From<RunError> for Problem {
             RunError::Undo(UndoError::Live) => (StatusCode::CONFLICT, "undo_live"),
             RunError::Undo(UndoError::Nothing) => (StatusCode::CONFLICT, "undo_nothing"),
             RunError::NodeOver { .. } => (StatusCode::CONFLICT, "node_over"),
+            RunError::Intent(_) => (StatusCode::FORBIDDEN, "intent_above_token"),
             RunError::Change(_) => (StatusCode::CONFLICT, "change_refused"),
             RunError::Interjection(InterjectionError::NoGoal) => (StatusCode::CONFLICT, "run_without_goal"),
             RunError::Interjection(InterjectionError::Faulty(_) | InterjectionError::CancelWithConclude) => {

@@ -16,13 +16,13 @@ use ostler_kernel::run::RunStatus;
 use serde::Deserialize;
 
 use crate::events::Until;
-use crate::extract::{JsonBody, PathParams, QueryParams};
+use crate::extract::{JsonBody, PathParams, QueryParams, RawBody, parse_body};
 use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::wire::{
     DamagedResult, GraphView, InterjectRequest, Interjected, ModelExchanges, Resolution, ResolveRequest,
-    ResultsCheck, RunList, RunRef, Summary,
+    ResultsCheck, RunList, RunRef, Summary, UndoRequest,
 };
 use crate::{events, graph, run_lookup, streaming, summary};
 
@@ -133,7 +133,9 @@ pub(crate) async fn show(
     let at = query.seq()?;
     let view = view_at(&api.system, run, at).await?;
     let is_past = at.is_some() && api.system.events(run, view.last)?.next_known().await.is_some();
-    Ok(Json(if is_past { summary::in_the_past(&view) } else { summary::current(&api.system, &view)? }))
+    let left_out = summary::left_out(&api.system, &view).await;
+    let shown = if is_past { summary::in_the_past(&view) } else { summary::current(&api.system, &view)? };
+    Ok(Json(Summary { left_out, ..shown }))
 }
 
 pub(crate) async fn graph(
@@ -198,9 +200,12 @@ pub(crate) async fn undo(
     State(api): State<Api>,
     _: Operator,
     PathParams(name): PathParams<String>,
+    RawBody(body): RawBody,
 ) -> Result<Json<RunRef>, Problem> {
     let run = run_lookup::find(&api.system, &name)?;
-    api.system.undo(run).await?;
+    // Without a body the run's own intent holds.
+    let request: Option<UndoRequest> = if body.is_empty() { None } else { parse_body(&body)? };
+    api.system.undo(run, request.and_then(|request| request.intent)).await?;
     Ok(Json(RunRef { run: run.to_string() }))
 }
 

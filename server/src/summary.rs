@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use ostler_actors::{ApprovalId, RateWait, RecoveryPreview, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
-use ostler_kernel::event::{HumanRequestKind, Parent};
+use ostler_kernel::event::{HumanRequestKind, Output, Parent};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::plan::TEST_TOOL;
 use ostler_kernel::policy::{FinalAnswer, View};
 use ostler_kernel::port::{RunRow, RunRowStatus};
 use ostler_kernel::run::{DiagnosisScore, FailureCategory, NodeStatus, Run, RunStatus, UndoReport};
+use serde::Deserialize;
 
 use crate::problem::Problem;
 use crate::wire::{
@@ -20,6 +22,39 @@ use crate::wire::{
 pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
     let call_budget = system.call_account(view)?.map(CallBudgetView::from);
     Ok(Summary { call_budget, ..without_account(system, view)? })
+}
+
+/// Most results of one summary that are read for what they leave out.
+pub const CUT_OUTPUTS_MAX: usize = 8;
+
+/// Smallest result that leaves something out: `shell.run` keeps a MiB of each stream.
+const CUT_OUTPUT_BYTES_MIN: u64 = 1 << 20;
+
+/// What the results of programs leave out of their output, by node. A result that cannot be read is told of where it is needed.
+pub(crate) async fn left_out(system: &System, view: &RunView) -> BTreeMap<String, u64> {
+    let large = view.run.instances().filter(|(node, instance)| {
+        let large = |output: &Output| output.bytes >= CUT_OUTPUT_BYTES_MIN;
+        node.tool.as_deref() == Some(TEST_TOOL) && instance.result().is_some_and(large)
+    });
+    let mut found = BTreeMap::new();
+    for (node, _) in large.take(CUT_OUTPUTS_MAX) {
+        let Ok(artifact) = system.artifact(view.opened.run, &node.id).await else { continue };
+        let Ok(printed) = serde_json::from_slice::<Printed>(&artifact.content) else { continue };
+        let bytes = printed.stdout_bytes_left_out.saturating_add(printed.stderr_bytes_left_out);
+        if bytes > 0 {
+            found.insert(node.id.to_string(), bytes);
+        }
+    }
+    found
+}
+
+/// The counts in a result of `shell.run`.
+#[derive(Deserialize)]
+struct Printed {
+    #[serde(default)]
+    stdout_bytes_left_out: u64,
+    #[serde(default)]
+    stderr_bytes_left_out: u64,
 }
 
 /// Reads no account: one of a tree of runs is read from the records of all of them.
@@ -88,6 +123,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         waiting: waiting(id, run, view.over_by),
         waits: waits(run),
         lists: lists(run),
+        left_out: BTreeMap::new(),
         absent: view.run.absent_outputs().map(ToString::to_string).collect(),
         undo: undo(id, &view.run),
         blocked_by: blocked_by.map(|first| first.to_string()),

@@ -53,17 +53,6 @@ fn check_shows_every_fault_with_its_place() {
 fn check_of_a_valid_plan_shows_its_facts() {
     let world = world();
     expect![[r#"
-        W02 (https://github.com/ostler-os/ostler/blob/main/docs/errors/W02.md)
-
-          ⚠ the 3 nodes form one chain, so no two run at the same time
-           ╭─[report.yaml:2:5]
-         1 │
-         2 │ id: report
-           ·     ──────
-         3 │ nodes:
-           ╰────
-          help: let nodes depend only on what they use, or merge the chain into one node
-
         valid report
           nodes          3 with 2 edges
           depth, width   3, 1
@@ -125,10 +114,10 @@ fn a_value_of_another_kind_hides_no_other_fault() {
 fn of_many_findings_that_are_alike_a_few_are_shown_and_machines_get_all() {
     let world = world();
     let node = |at: usize, dep: usize| {
-        format!("  - {{id: n{at:02}, tool: time.sleep, params: {{ms: 1}}, deps: [n{dep:02}]}}\n")
+        format!("  - {{id: n{at:02}, tool: fs.list, params: {{path: .}}, deps: [n{dep:02}]}}\n")
     };
     let chain: String = (1..30).map(|at| node(at, at - 1)).collect();
-    let first = "  - {id: n00, tool: time.sleep, params: {ms: 1}}\n";
+    let first = "  - {id: n00, tool: fs.list, params: {path: .}}\n";
     world.file("chain.yaml", &format!("id: chain\nnodes:\n{first}{chain}"));
     world.file("circle.yaml", &format!("id: circle\nnodes:\n{}{chain}", node(0, 29)));
     let unknown: String = (0..30).map(|at| node(at, at + 30)).collect();
@@ -289,4 +278,68 @@ fn check_tells_what_the_gate_would_refuse_within_the_bounds_of_a_run() {
     assert!(!check("--intent 2").out.contains("W06"));
     world.file("o.toml", "[scopes.s]\ntools = ['fs.list']\n");
     check("--intent 2 --scope s --config o.toml").says("W06").says("shell.run");
+}
+
+#[test]
+fn check_knows_the_rules_for_the_values_of_parameters() {
+    let world = World::new();
+    world.file("o.toml", "[[policy.param_policies]]\ntool = 'fs.write'\nparam = 'mode'\nin = ['create']\n");
+    world.file(
+        "w.yaml",
+        "id: w\nnodes:\n  - {id: a, tool: fs.write, params: {path: x, text: hi, mode: replace}}\n",
+    );
+    let told = world.ostler("check w.yaml --workspace work --config o.toml").exits(0);
+    told.says("W06").says("mode: the value is not listed").says("w.yaml:3:63");
+    assert!(!world.ostler("check w.yaml --workspace work").exits(0).out.contains("W06"));
+}
+
+#[test]
+fn a_lockdown_comes_before_everything_that_follows_it() {
+    let world = World::new();
+    let explain = "policy explain fs.list {\"path\":\".\"} --workspace work";
+    world.ostler(explain).exits(0).says("allow");
+    world.ostler("lockdown on").exits(0);
+    world.ostler(explain).exits(1).says("LOCKDOWN").says("step 1");
+    // A call that waits for a person is denied for the same reason.
+    world.file(
+        "p.yaml",
+        "id: p\nnodes:\n  - {id: a, tool: shell.run, params: {argv: [make]}, approval: before, human_timeout: 1h}\n",
+    );
+    world.ostler("run p.yaml --workspace work").exits(1).says("LOCKDOWN");
+    world.ostler("lockdown off").exits(0);
+    world.ostler(explain).exits(0).says("allow");
+}
+
+#[test]
+fn a_template_may_ask_for_the_error_of_any_dependency() {
+    let world = World::new();
+    world.file(
+        "p.yaml",
+        "id: p\nnodes:\n\
+         \x20 - {id: good, tool: fs.list, params: {path: .}}\n\
+         \x20 - {id: bad, tool: fs.read, params: {path: missing.txt}}\n\
+         \x20 - id: told\n    kind: aggregator\n    deps: [{n: good, on: terminal}, {n: bad, on: terminal}]\n\
+         \x20   params: {template: \"{{ good.state }}[{{ good.error }}] {% if bad.error %}{{ bad.state }}{% endif %}\"}\n",
+    );
+    world.ostler("run p.yaml --workspace work").exits(0).says("executed[] failed");
+}
+
+#[test]
+fn a_fallback_that_a_timeout_does_not_use_is_told() {
+    let world = World::new();
+    let plan = "id: p\nnodes:\n  - id: a\n    tool: shell.run\n    params: {argv: [sh, -c, \"sleep 60\"]}\n    timeout: 1s\n    IDEM\n\
+        \x20   fallback: {tool: fs.list, params: {path: .}}\n";
+    world
+        .file("p.yaml", &plan.replace("    IDEM\n", ""))
+        .file("q.yaml", &plan.replace("IDEM", "idem: natural"));
+    world.ostler("check p.yaml --intent 2").exits(0).says("W09").says("the node is in doubt then");
+    assert!(!world.ostler("check q.yaml --intent 2").exits(0).out.contains("W09"));
+    world.ostler("run p.yaml --workspace work --intent 2").exits(3).says("in doubt");
+}
+
+#[test]
+fn help_of_a_command_shows_no_page_of_the_same_name_about_something_else() {
+    let world = World::new();
+    assert!(!world.ostler("help answer").exits(0).says("--value").out.contains("F01"));
+    world.ostler("help F01").exits(0).says("# answer: ");
 }

@@ -114,7 +114,8 @@ fn what_is_printed_about_a_goal_names_its_script_and_nothing_changes_without_it(
         world.ostler(command).exits(0).says(" --model scripted:look.yaml");
     }
     let missing = "its model \"scripted\" is not configured here";
-    world.ostler(&approve).exits(2).complains(missing);
+    let again = "or repeat this command with `--model scripted:";
+    world.ostler(&approve).exits(2).complains(missing).complains(again);
     world.ostler("resume @last").exits(2).complains(missing);
     world.ostler("resume").exits(5).complains("not resumed: its model \"scripted\"");
     world.ostler("ps --state suspended").exits(0).complains("no run is suspended");
@@ -132,6 +133,16 @@ fn a_budget_that_ends_a_goal_says_what_it_needs() {
     assert_eq!(quiet.out, "all-is-seen\n");
     let few = world.ostler(&format!("{ask} --calls 1")).exits(0);
     few.says("incomplete: the model calls of the run are used up (--calls 1)");
+}
+
+#[test]
+fn ps_prints_what_answers_a_question_about_the_budget() {
+    let world = World::new();
+    world.file("look.yaml", LOOK);
+    let ask = "ask look --model scripted:look.yaml --mode reflect --workspace work --budget 100tokens";
+    world.ostler(ask).exits(3);
+    let listed = world.ostler("ps").exits(0).says("    raise:    ostler approve ").says(" --budget +");
+    assert!(!listed.out.contains("--digest"), "{}", listed.out);
 }
 
 /// Approves the only open question.

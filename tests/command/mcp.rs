@@ -32,6 +32,8 @@ fn notes(world: &World) -> String {
 #[test]
 fn a_plan_calls_a_tool_of_a_new_server_and_finds_it_accepted() {
     let world = world("well", "impact = {say = 0}", "say");
+    let checked = world.ostler("check plan.yaml --config ostler.toml").exits(2);
+    checked.complains("unknown tool mcp.x.say").complains("`ostler mcp accept x --config ostler.toml`");
     let ran = world.ostler(RUN).exits(0).says("succeeded");
     ran.complains("MCP server x (misbehaving 1) is new: accepted 2 tools");
     world.ostler("artifact @last/n --path text --config ostler.toml").exits(0).says("hello");

@@ -48,7 +48,7 @@ pub enum AgainError {
     #[error("run {0} pursues a goal: ask anew with `ostler ask --on {0}`")]
     Goal(RunId),
     /// The edit was refused.
-    #[error("the edit of {node} is refused: {}", in_words(*.why, *.current))]
+    #[error("the edit of {node} is refused: {}", in_words(*.why, *.current, .broken.as_deref()))]
     Edit {
         /// The node.
         node: NodeId,
@@ -56,6 +56,8 @@ pub enum AgainError {
         why: EditRefusal,
         /// Digest of the present result.
         current: Option<Digest>,
+        /// The rule of the contract that the new content breaks.
+        broken: Option<String>,
     },
     /// The new content cannot be kept.
     #[error("the new content of {node}: {why}")]
@@ -73,7 +75,7 @@ pub enum AgainError {
     Plan(#[from] serde_json::Error),
 }
 
-fn in_words(why: EditRefusal, current: Option<Digest>) -> String {
+fn in_words(why: EditRefusal, current: Option<Digest>, broken: Option<&str>) -> String {
     match why {
         EditRefusal::NoArtifact => {
             "it has no result; only the result of an executed node can be edited".to_owned()
@@ -85,7 +87,10 @@ fn in_words(why: EditRefusal, current: Option<Digest>) -> String {
             )
         }
         EditRefusal::Effectful => "it changed the world, and what happened cannot be edited".to_owned(),
-        EditRefusal::ContractFailed => "the new content breaks the contract of the node".to_owned(),
+        EditRefusal::ContractFailed => {
+            let broken = broken.map(|rule| format!(": {rule}")).unwrap_or_default();
+            format!("the new content breaks the contract of the node{broken}")
+        }
     }
 }
 
@@ -139,25 +144,49 @@ impl System {
         Ok(self.submit(submission).await?)
     }
 
+    /// Checks that some new content could replace the result of a node.
+    ///
+    /// # Errors
+    ///
+    /// [`AgainError::Edit`]: the node has no result, or changed the world.
+    pub fn check_editable(&self, view: &RunView, node: &NodeId) -> Result<(), AgainError> {
+        check(view, node, None, None)
+    }
+
     /// Checks an edit, and stores its content.
     async fn edited(&self, view: &RunView, edit: NodeEdit) -> Result<ArtifactEdited, AgainError> {
         let NodeEdit { node, value, author, seen, stale } = edit;
         let description = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
         let instance = view.run.instance(&node);
-        let result = instance.and_then(|instance| instance.result());
-        let current = result.map(|output| output.artifact);
-        let contract = self.services.gatekeeper.contract(&description.contract);
-        let satisfies = contract.is_ok_and(|contract| contract.judge(&value).holds());
-        let facts = Edited { current, acts: description.acts(), satisfies };
-        if let Err(why) = check_edit(facts, seen) {
-            return Err(AgainError::Edit { node, why, current });
-        }
+        let broken = match self.services.gatekeeper.contract(&description.contract) {
+            Ok(contract) => contract.judge(&value).broken.first().map(ToString::to_string),
+            Err(error) => Some(error.to_string()),
+        };
+        check(view, &node, seen, broken)?;
         let kept = self.services.results.keep(&value).await;
         let output =
             kept.map_err(|failure| AgainError::Content { node: node.clone(), why: failure.message })?;
         let base = instance.and_then(|instance| instance.identity).map(|work| work.reuse);
         Ok(ArtifactEdited { node, output, author, base, stale })
     }
+}
+
+/// Checks an edit of a node. `broken`: the rule of its contract that the new content breaks.
+fn check(
+    view: &RunView,
+    node: &NodeId,
+    seen: Option<Digest>,
+    broken: Option<String>,
+) -> Result<(), AgainError> {
+    let acts = view.run.node(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?.acts();
+    let result = view.run.instance(node).and_then(|instance| instance.result());
+    let current = result.map(|output| output.artifact);
+    check_edit(Edited { current, acts, satisfies: broken.is_none() }, seen).map_err(|why| AgainError::Edit {
+        node: node.clone(),
+        why,
+        current,
+        broken,
+    })
 }
 
 /// Ids of the node at `at` and of all nodes below.

@@ -77,7 +77,7 @@ impl System {
         if self.services.active_runs.has(run) {
             return Ok(());
         }
-        match missing(&self.services.gatekeeper, run, &view.run) {
+        match missing(&self.services.gatekeeper, &view.run) {
             Some(missing) => Err(RunError::Missing(missing)),
             None => Ok(()),
         }
@@ -262,20 +262,26 @@ impl System {
     }
 
     /// Undoes the effects of a closed run: runs the `undo` call of each executed node with an `undo`, the newest effect first. The
-    /// run is open until the last undo has ended, and closes again with its earlier outcome. The start of the undo is durable on
+    /// run is open until the last undo has ended, and closes again with its earlier outcome. `intent` is the most impact that the
+    /// calls may have; `None` for the intent of the run. The start of the undo is durable on
     /// return.
     ///
     /// # Errors
     ///
-    /// [`RunError::Undo`]: the run is still open, or nothing is left to undo.
-    pub async fn undo(&self, run: RunId) -> Result<(), RunError> {
+    /// [`RunError::Undo`]: the run is still open, or nothing is left to undo. [`RunError::Intent`]: the policy allows nobody so much
+    /// impact.
+    pub async fn undo(&self, run: RunId, intent: Option<u8>) -> Result<(), RunError> {
+        if let Some(intent) = intent {
+            let admitted = self.services.gatekeeper.policy().admit(Some(intent));
+            admitted.map_err(|denial| RunError::Intent(denial.operator))?;
+        }
         let row = self.row(run)?;
         match row.status {
             RunRowStatus::Closed(_) => {}
             RunRowStatus::Open | RunRowStatus::Parked(_) => return Err(RunError::Undo(UndoError::Live)),
             RunRowStatus::Quarantined(why) => return Err(RunError::Quarantined(why)),
         }
-        let position = suspended_runs::undo(&self.services, &row)?;
+        let position = suspended_runs::undo(&self.services, &row, intent)?;
         self.services.journal.durable(position).await?;
         self.take_up(run, true)
     }

@@ -34,7 +34,7 @@ pub(crate) async fn shown(
     node: &Node,
     ask: HumanRequestKind,
 ) -> Shown {
-    let caller = Caller::of(opened);
+    let caller = Caller::of(opened, run);
     let request = as_planned(gatekeeper, &caller, node, ask);
     let because = |request: ApprovalRequest, why: String| ApprovalRequest { refusal: Some(why), ..request };
     let undenied = |request: ApprovalRequest| Shown { request, denial: None };

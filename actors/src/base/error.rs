@@ -89,6 +89,9 @@ pub enum RunError {
     /// The run cannot be undone.
     #[error(transparent)]
     Undo(#[from] UndoError),
+    /// The intent is above what a caller may have.
+    #[error("{0}")]
+    Intent(String),
     /// The actors are restarting; the request can be repeated.
     #[error("the system is restarting: try again")]
     Restarting,

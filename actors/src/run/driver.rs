@@ -140,7 +140,7 @@ impl RunDriver {
             services: Arc::clone(&arguments.services),
             me: me.clone(),
             opened_ms: u64::try_from(opened_ms).unwrap_or(0),
-            caller: Arc::new(Caller::of(&opened)),
+            caller: Arc::new(Caller::of(&opened, &run)),
             book: arguments.services.ledger.client(&opened.client),
             deadline: None,
             run,

@@ -208,6 +208,8 @@ impl RunDriver {
 
     /// Records a denial; returns the failure that the plan sees.
     fn denied(&mut self, id: &NodeId, attempt: u32, denial: Denial) -> (FailureCategory, String) {
+        let undoes = self.run.node(id).is_some_and(Node::is_undo);
+        let denial = if undoes { denial.of_undo(self.opened.run) } else { denial };
         let seen = denial.for_model().to_owned();
         self.record_denial(id, attempt, &denial);
         self.writer.pending.push(Event::GateDecision(GateDecision {

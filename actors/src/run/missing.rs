@@ -1,33 +1,32 @@
 //! Tools and models that a run needs and this process lacks. Such a run does not fail: a line in a configuration file or the start
 //! of another program mends the lack.
 
-use ostler_kernel::id::RunId;
 use ostler_kernel::plan::model_of_tool;
 use ostler_kernel::run::Run;
 
 use crate::state::gatekeeper::Gatekeeper;
 
 /// The first model or tool that an open run needs and the process lacks, with the remedy; `None`: the process has all.
-pub(crate) fn missing(gatekeeper: &Gatekeeper, id: RunId, run: &Run) -> Option<String> {
+pub(crate) fn missing(gatekeeper: &Gatekeeper, run: &Run) -> Option<String> {
     let terms = run.goal().map(|goal| goal.terms());
     if let Some(model) = terms.and_then(|terms| terms.models.missing(|model| gatekeeper.has_model(model))) {
         let file = terms.and_then(|terms| terms.model_file.as_deref());
-        return Some(no_model(model, id, file));
+        return Some(no_model(model, file));
     }
     // An undo without its tool fails, so that the others go on; an operator may undo again with the tool.
     let live = run.instances().filter(|(node, instance)| instance.is_live() && !node.is_undo());
     let mut tools = live.filter_map(|(node, _)| node.tool.as_deref());
     let tool = tools.find(|tool| gatekeeper.toolbox.version(tool).is_none())?;
     Some(match model_of_tool(tool) {
-        Some(model) => no_model(model, id, None),
+        Some(model) => no_model(model, None),
         None => format!("program or tool {tool} is not in this process: start the program that has it"),
     })
 }
 
-fn no_model(model: &str, run: RunId, file: Option<&str>) -> String {
+fn no_model(model: &str, file: Option<&str>) -> String {
     let file = file.unwrap_or("scripted:FILE");
     format!(
-        "its model {model:?} is not configured here: add [models.{model}] to ostler.toml, or name its script with \
-         `ostler resume {run} --model {file}`"
+        "its model {model:?} is not configured here: add [models.{model}] to ostler.toml, or repeat this command with \
+         `--model {file}`, which names its script"
     )
 }

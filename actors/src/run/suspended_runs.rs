@@ -105,11 +105,15 @@ pub(crate) fn operate(
 }
 
 /// Reopens a closed run and begins its undo. Returns the position of the record.
-pub(crate) fn undo(services: &Arc<RunServices>, row: &RunRow) -> Result<Position, RunError> {
+pub(crate) fn undo(
+    services: &Arc<RunServices>,
+    row: &RunRow,
+    intent: Option<u8>,
+) -> Result<Position, RunError> {
     alone(services, || {
         let FoldedRun { mut run, last, .. } = services.runs.fold(row, None, |_| {})?;
         run.check_undo()?;
-        let input = RunInput::Operator(Operation::Undo);
+        let input = RunInput::Operator(Operation::Undo { intent });
         let mut events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
         // The index marks the run as open because of this record.
         events.push(Event::RunRecovered { count: 0 });

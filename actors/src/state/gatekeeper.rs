@@ -212,7 +212,7 @@ impl Gatekeeper {
         floor: u8,
     ) -> Result<Preview, Denial> {
         let policy = self.policy();
-        self.toolbox.preview(&policy, caller, AskedCall::plain(name, params, floor))
+        self.toolbox.preview((&policy, self.standing()), caller, AskedCall::plain(name, params, floor))
     }
 
     /// True if a value passes the rules of a wait. Such rules need no call.

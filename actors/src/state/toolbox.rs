@@ -136,11 +136,14 @@ impl Toolbox {
     /// Returns the class of a call, or the denial, without permitting it.
     pub(crate) fn preview(
         &self,
-        policy: &GatePolicy,
+        (policy, standing): (&GatePolicy, Standing<'_>),
         caller: &Caller,
         asked: AskedCall<'_>,
     ) -> Result<Preview, Denial> {
-        gate::preview(self.call(caller, asked), policy)
+        let call = self.call(caller, asked);
+        // A person may be asked during a lockdown; a call that is denied anyway is denied for its first reason.
+        gate::preview(call.clone(), policy)
+            .map_err(|denial| gate::judge(call, policy, standing, &mut AtConnection).err().unwrap_or(denial))
     }
 
     fn call<'a>(&'a self, caller: &'a Caller, asked: AskedCall<'a>) -> Call<'a> {
@@ -204,8 +207,13 @@ impl Toolbox {
 impl Tools for Toolbox {
     fn defaults(&self, tool: &str, literal: &Map<String, Value>) -> Option<ToolDefaults> {
         let tool = self.tools.get(tool)?;
-        let (class, result_schema) = (tool.tool().class(literal), tool.result_schema());
-        Some(ToolDefaults { effect: class.effect, impact: class.impact, idem: class.idem, result_schema })
+        let CallClass { effect, impact, idem } = tool.tool().class(literal);
+        let only_waits = tool.tool().timer_ms(literal).is_some();
+        Some(ToolDefaults { effect, impact, idem, only_waits, result_schema: tool.result_schema() })
+    }
+
+    fn params_schema(&self, tool: &str) -> Option<&Value> {
+        Some(&self.tools.get(tool)?.tool().spec().params)
     }
 
     fn check_params(

@@ -55,8 +55,16 @@ const ENVIRONMENT: [&str; 11] = [
 #[derive(Debug)]
 pub(super) struct Finished {
     pub status: ExitStatus,
-    pub stdout: String,
-    pub stderr: String,
+    pub stdout: Printed,
+    pub stderr: Printed,
+}
+
+/// What a program printed to one stream.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    pub text: String,
+    /// Bytes left out of the middle.
+    pub left_out: u64,
 }
 
 pub(crate) struct Program<'a> {
@@ -170,7 +178,7 @@ impl ProcessGroup {
             Some((CageRung::Bubblewrap, _)) => without_bubblewrap(status),
             _ => status,
         };
-        Ok(Finished { status, stdout: out.text(), stderr: err.text() })
+        Ok(Finished { status, stdout: out.printed(), stderr: err.printed() })
     }
 }
 
@@ -482,13 +490,14 @@ impl OutputBuffer {
     }
 
     /// Lossy text: invalid UTF-8 becomes U+FFFD.
-    fn text(mut self) -> String {
+    fn printed(mut self) -> Printed {
         if self.left_out > 0 {
             self.head.extend_from_slice(format!("\n[{} bytes left out]\n", self.left_out).as_bytes());
         }
         self.head.extend(self.tail);
-        String::from_utf8(self.head)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+        let text = String::from_utf8(self.head)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        Printed { text, left_out: self.left_out }
     }
 }
 

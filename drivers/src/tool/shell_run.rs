@@ -1,7 +1,6 @@
 //! `shell.run`: runs a program. No shell is involved; arguments are passed unchanged.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
@@ -60,7 +59,7 @@ impl ShellRun {
             cages: Cages::new(&config.sandbox, &shell.write, shell.sandbox, data),
             spec: spec(
                 "shell.run",
-                "Run a program with arguments (no shell: no pipes, globs or variables) and give its output.",
+                "Run a program with arguments (no shell: no pipes, globs or variables) and give its output. Of a long output, the beginning and the end are kept; `stdout_bytes_left_out` and `stderr_bytes_left_out` count what is missing between them.",
                 object(
                     &["argv"],
                     json!({
@@ -85,6 +84,8 @@ impl ShellRun {
                         "status": {"type": "integer"},
                         "stdout": {"type": "string"},
                         "stderr": {"type": "string"},
+                        "stdout_bytes_left_out": {"type": "integer", "minimum": 0},
+                        "stderr_bytes_left_out": {"type": "integer", "minimum": 0},
                     }),
                 ),
             ),
@@ -168,10 +169,11 @@ async fn run(params: Params, supervision: Supervision, observes: bool, context: 
             call.argv = git::without_programs(call.argv);
         }
     }
-    let Finished { status, stdout, stderr } = call.finish_with_progress(stdin, &*log).await?;
+    let rung = call.supervision.cage.as_ref().map_or(CageRung::None, CageSpec::rung);
+    let finished = call.finish_with_progress(stdin, &*log).await?;
     // The retries of the node apply, unless the program may have done a part of something that may not be repeated.
     let failed = if repeatable { transient } else { structural };
-    judge(&shown, status, allow_status.as_deref().unwrap_or(&[0]), (&stdout, &stderr), failed)
+    judge(&shown, finished, allow_status.as_deref().unwrap_or(&[0]), rung, failed)
 }
 
 #[derive(Clone)]
@@ -224,13 +226,13 @@ impl Call {
     async fn git_settings(&self) -> Result<String, Failure> {
         let argv = git::LIST_SETTINGS.map(str::to_owned).to_vec();
         let environment = git::overriding(&OBSERVING_ENVIRONMENT, "");
-        let Finished { status, stdout, stderr } =
-            Call { argv, environment, ..self.clone() }.finish(None, &NoLog).await?;
-        judge("git config", status, &[0], ("", &stderr), structural)?;
-        if stdout.len() > OUTPUT_HEAD_BYTES {
+        let mut finished = Call { argv, environment, ..self.clone() }.finish(None, &NoLog).await?;
+        let stdout = std::mem::take(&mut finished.stdout);
+        judge("git config", finished, &[0], CageRung::None, structural)?;
+        if stdout.text.len() > OUTPUT_HEAD_BYTES {
             return Err(exhausted(format!("the settings of git have more than {OUTPUT_HEAD_BYTES} bytes")));
         }
-        Ok(stdout)
+        Ok(stdout.text)
     }
 }
 
@@ -242,21 +244,41 @@ fn plain(token: Value) -> String {
     }
 }
 
+/// Messages of the system where a file is out of reach.
+const OUT_OF_REACH: [&str; 3] = ["Permission denied", "Read-only file system", "Operation not permitted"];
+
+/// The status of a program that a shell found and could not execute.
+const NOT_EXECUTABLE: i32 = 126;
+
 /// Judges how a program ended; `failed` makes the failure for a status that is not allowed.
 fn judge(
     program: &str,
-    status: ExitStatus,
+    finished: Finished,
     allowed: &[i32],
-    (stdout, stderr): (&str, &str),
+    rung: CageRung,
     failed: fn(String) -> Failure,
 ) -> ToolResult {
+    let Finished { status, stdout, stderr } = finished;
+    let said = tail(&stderr.text);
     let Some(code) = status.code() else {
-        return Err(crash(format!("{program} was ended ({status}){}", tail(stderr))));
+        return Err(crash(format!("{program} was ended ({status}){said}")));
     };
     if !allowed.contains(&code) {
-        return Err(failed(format!("{program} ended with status {code}{}", tail(stderr))));
+        let lacks = code == NOT_EXECUTABLE || OUT_OF_REACH.iter().any(|sign| said.contains(sign));
+        let cage = match rung {
+            CageRung::None => String::new(),
+            rung if lacks => format!(" in a cage ({rung}) that may keep it from a file"),
+            _ => String::new(),
+        };
+        return Err(failed(format!("{program} ended with status {code}{cage}{said}")));
     }
-    Ok(json!({"status": code, "stdout": stdout, "stderr": stderr}))
+    Ok(json!({
+        "status": code,
+        "stdout": stdout.text,
+        "stderr": stderr.text,
+        "stdout_bytes_left_out": stdout.left_out,
+        "stderr_bytes_left_out": stderr.left_out,
+    }))
 }
 
 fn tail(stderr: &str) -> String {
@@ -274,7 +296,28 @@ fn tail(stderr: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::process::Printed;
     use super::*;
+
+    #[test]
+    fn a_failure_that_a_cage_may_have_caused_names_the_cage() {
+        use std::os::unix::process::ExitStatusExt;
+        let check = |code: i32, stderr: &str, rung, expected: &str| {
+            let stderr = Printed { text: stderr.to_owned(), left_out: 0 };
+            let status = std::process::ExitStatus::from_raw(code << 8);
+            let finished = Finished { status, stdout: Printed::default(), stderr };
+            assert_eq!(judge("p", finished, &[0], rung, structural).unwrap_err().message, expected);
+        };
+        let caged = "in a cage (landlock) that may keep it from a file";
+        let (landlock, none) = (CageRung::Landlock, CageRung::None);
+        check(126, "x", landlock, &format!("p ended with status 126 {caged}: x"));
+        for sign in OUT_OF_REACH {
+            let said = format!("touch: {sign}");
+            check(1, &said, landlock, &format!("p ended with status 1 {caged}: {said}"));
+            check(1, &said, none, &format!("p ended with status 1: {said}"));
+        }
+        check(2, "no such rule", landlock, "p ended with status 2: no such rule");
+    }
 
     #[test]
     fn a_call_that_was_given_up_starts_no_program() {

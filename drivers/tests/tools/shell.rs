@@ -45,23 +45,37 @@ fn pid_in(world: &World, file: &str) -> Option<i32> {
 async fn arguments_reach_the_program_as_they_are() {
     check(
         json!({"argv": ["printf", "%s|", "$HOME", "*", "a b", ""]}),
-        expect![[r#"{"status":0,"stderr":"","stdout":"$HOME|*|a b||"}"#]],
+        expect![[r#"{"status":0,"stderr":"","stderr_bytes_left_out":0,"stdout":"$HOME|*|a b||","stdout_bytes_left_out":0}"#]],
     )
     .await;
-    check(json!({"argv": ["ls"], "cwd": "sub"}), expect![[r#"{"status":0,"stderr":"","stdout":"file\n"}"#]])
+    check(json!({"argv": ["ls"], "cwd": "sub"}), expect![[r#"{"status":0,"stderr":"","stderr_bytes_left_out":0,"stdout":"file\n","stdout_bytes_left_out":0}"#]])
         .await;
     check(
         json!({"argv": ["pwd"], "cwd": "sub/.."}),
-        expect![[r#"{"status":0,"stderr":"","stdout":"ROOT\n"}"#]],
+        expect![[r#"{"status":0,"stderr":"","stderr_bytes_left_out":0,"stdout":"ROOT\n","stdout_bytes_left_out":0}"#]],
     )
     .await;
     check(
         json!({"argv": ["cat"], "stdin": "given"}),
-        expect![[r#"{"status":0,"stderr":"","stdout":"given"}"#]],
+        expect![[
+            r#"{"status":0,"stderr":"","stderr_bytes_left_out":0,"stdout":"given","stdout_bytes_left_out":0}"#
+        ]],
     )
     .await;
-    check(json!({"argv": ["cat"]}), expect![[r#"{"status":0,"stderr":"","stdout":""}"#]]).await;
-    check(json!({"argv": ["printf", "\\377"]}), expect![[r#"{"status":0,"stderr":"","stdout":"�"}"#]]).await;
+    check(
+        json!({"argv": ["cat"]}),
+        expect![[
+            r#"{"status":0,"stderr":"","stderr_bytes_left_out":0,"stdout":"","stdout_bytes_left_out":0}"#
+        ]],
+    )
+    .await;
+    check(
+        json!({"argv": ["printf", "\\377"]}),
+        expect![[
+            r#"{"status":0,"stderr":"","stderr_bytes_left_out":0,"stdout":"�","stdout_bytes_left_out":0}"#
+        ]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -70,7 +84,9 @@ async fn a_status_that_was_not_allowed_is_a_failure_with_the_last_words() {
         .await;
     check(
         json!({"argv": ["sh", "-c", "echo no >&2; exit 3"], "allow_status": [0, 3]}),
-        expect![[r#"{"status":3,"stderr":"no\n","stdout":""}"#]],
+        expect![[
+            r#"{"status":3,"stderr":"no\n","stderr_bytes_left_out":0,"stdout":"","stdout_bytes_left_out":0}"#
+        ]],
     )
     .await;
     check(json!({"argv": ["true"], "allow_status": [1]}), expect!["structural: true ended with status 0"])
@@ -370,6 +386,8 @@ async fn a_flood_is_read_and_left_out() {
     let note = format!("\n[{} bytes left out]\n", 30_000_004 - OUTPUT_HEAD_BYTES - OUTPUT_TAIL_BYTES);
     assert_eq!(stdout.len(), OUTPUT_HEAD_BYTES + note.len() + OUTPUT_TAIL_BYTES);
     assert!(stdout.contains(&note) && stdout.ends_with("aend\n"));
+    assert_eq!(value["stdout_bytes_left_out"], 30_000_004 - OUTPUT_HEAD_BYTES - OUTPUT_TAIL_BYTES);
+    assert_eq!(value["stderr_bytes_left_out"], 3_000_000 - OUTPUT_HEAD_BYTES - OUTPUT_TAIL_BYTES);
     let whole = format!("head -c {} /dev/zero", OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES);
     let value = world.call("shell.run", script(&whole)).await.unwrap();
     assert_eq!(value["stdout"].as_str().unwrap().len(), OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES);

@@ -3,12 +3,16 @@
 use std::fmt;
 
 use crate::contract::excerpt;
+use crate::id::RunId;
 
 /// The text that a model, a planner or a plan's author sees for a denial. Reveals nothing about the policy.
 pub const REFUSAL: &str = "the call was refused";
 
 /// Separates the problem from the remedy in [`Denial::operator`].
 pub const REMEDY: &str = "; if this is intended, ";
+
+/// The remedy for an impact above the intent; the impact follows.
+pub(super) const RUN_WITH_INTENT: &str = "run it with --intent ";
 
 /// Reason for a denied call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +48,15 @@ impl Denial {
 
     pub(super) fn measured(self, measured: Measured) -> Denial {
         Denial { measured: Some(measured), ..self }
+    }
+
+    /// The denial of a call that undoes an effect of `run`: not the run gets another intent, but its undo.
+    pub fn of_undo(self, run: RunId) -> Denial {
+        let operator = match self.operator.split_once(RUN_WITH_INTENT) {
+            Some((what, intent)) => format!("{what}run `ostler undo {run} --intent {intent}`"),
+            None => self.operator,
+        };
+        Denial { operator, ..self }
     }
 
     /// Text that a model may see: the fault of the parameters of a tool within its scope, otherwise [`REFUSAL`].

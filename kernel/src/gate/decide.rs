@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::call::{Call, CallClass, Preview};
 use super::clearance::{Asker, ClearanceCache, ClearanceRequest};
-use super::code::{Denial, DenialCode, Measured, REMEDY};
+use super::code::{Denial, DenialCode, Measured, REMEDY, RUN_WITH_INTENT};
 use super::egress::{AtConnection, Lookup, Pinned};
 use super::params::{RESERVED, is_reserved};
 use super::permit::Permit;
@@ -261,9 +261,7 @@ pub fn preflight(call: &Call<'_>, policy: &GatePolicy) -> Option<Denial> {
         .and_then(|(tool, grant)| {
             let class = measured_class(call, tool, &call.params, policy);
             check_impact(call, &class, grant, policy)?;
-            let rules = policy.tools.get(call.name);
-            resources::check_paths(call, &call.params, tool, rules)?;
-            resources::check_urls(&call.params, tool, rules, &policy.egress, &mut AtConnection).map(drop)
+            resources::check(call, &call.params, tool, policy, &mut AtConnection).map(drop)
         });
     verdict.err()
 }
@@ -479,10 +477,10 @@ fn check_impact(
     let name = call.name;
     let help = match code {
         DenialCode::ImpactOverIntent if cap < impact => {
-            format!("{REMEDY}run it with --intent {impact}, and raise the cap of {name} in its scope")
+            format!("{REMEDY}{RUN_WITH_INTENT}{impact}, and raise the cap of {name} in its scope")
         }
         DenialCode::ImpactOverIntent if ceiling < impact => String::new(),
-        DenialCode::ImpactOverIntent => format!("{REMEDY}run it with --intent {impact}"),
+        DenialCode::ImpactOverIntent => format!("{REMEDY}{RUN_WITH_INTENT}{impact}"),
         _ => String::new(),
     };
     let what = format_args!("impact {impact} of {name} is above {whose}, {limit}{help}");

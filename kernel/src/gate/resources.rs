@@ -31,7 +31,7 @@ pub(super) fn check(
     Ok(pinned)
 }
 
-pub(super) fn check_paths(
+fn check_paths(
     call: &Call<'_>,
     params: &Object,
     tool: &GatedTool,
@@ -77,7 +77,7 @@ fn within_one(text: &str, roots: &[String]) -> Result<(), PathFault> {
     Err(first.unwrap_or(PathFault::Escapes))
 }
 
-pub(super) fn check_urls(
+fn check_urls(
     params: &Object,
     tool: &GatedTool,
     rules: Option<&ToolRules>,

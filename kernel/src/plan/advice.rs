@@ -38,8 +38,6 @@ pub struct Advice {
 pub enum AdviceCode {
     /// An edge with unused data and an unused effect.
     W01,
-    /// A plan with the shape of one chain.
-    W02,
     /// A join over more nodes than the node reads.
     W03,
     /// A longest path lengthened by unused edges.
@@ -50,7 +48,7 @@ pub enum AdviceCode {
     W07,
     /// A rule for a model that is not configured.
     W08,
-    /// Retries of a program that may not be repeated.
+    /// Retries of a program that may not be repeated, or a fallback of such a call.
     W09,
     /// A code check at a path that no result has.
     W10,
@@ -58,9 +56,8 @@ pub enum AdviceCode {
 
 impl AdviceCode {
     /// Every code, ascending.
-    pub const ALL: [AdviceCode; 9] = [
+    pub const ALL: [AdviceCode; 8] = [
         AdviceCode::W01,
-        AdviceCode::W02,
         AdviceCode::W03,
         AdviceCode::W04,
         AdviceCode::W05,
@@ -74,7 +71,6 @@ impl AdviceCode {
     pub fn as_str(self) -> &'static str {
         match self {
             AdviceCode::W01 => "W01",
-            AdviceCode::W02 => "W02",
             AdviceCode::W03 => "W03",
             AdviceCode::W04 => "W04",
             AdviceCode::W05 => "W05",
@@ -101,15 +97,12 @@ impl Serialize for AdviceCode {
 /// Pairs of letters compared to find the meant field.
 const PAIRS_MAX: usize = 100_000;
 
-/// Shortest chain worth a W02.
-const CHAIN_NODES_MIN: usize = 3;
-
 /// Returns the advice for a plan valid under `settings`, sorted by code and node. `origin` supplies the
 /// pointers.
 pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     let graph = Graph::new(&plan.nodes);
-    let idle = idle_edges(plan, &graph);
+    let idle = idle_edges(plan, &graph, settings);
     let mut templates = templates::TemplateChecker::new(settings);
     let results = ResultSchemas::new(settings);
     for (at, (node, idle)) in plan.nodes.iter().zip(&idle).enumerate() {
@@ -117,6 +110,7 @@ pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advi
         rules(node.id.as_str(), &node.contract, &origin.node(at).key("contract"), settings, &mut advice);
         advice.extend(templates.check(plan, at, origin));
         advice.extend(vain_retries(node, &origin.node(at)));
+        advice.extend(vain_fallback(node, &origin.node(at)));
         advice.extend(vain_checks(node, &results, &origin.node(at).key("contract")));
     }
     rules(Diagnostic::PLAN, &plan.contract, &origin.whole().key("contract"), settings, &mut advice);
@@ -128,9 +122,9 @@ pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advi
 /// Returns, per node, the sources with neither their result nor their effect used by the node.
 ///
 /// These edges are never idle: those of candidates of an `any_of`, terminal edges, and those from control nodes, nodes with
-/// effects and people. The edges to a node with effects are not idle either: a release waits for tests to pass. A
+/// effects, people and tools that only wait. The edges to a node with effects are not idle either: a release waits for tests to pass. A
 /// `human_approval` node uses every source, because the question follows the work.
-fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
+fn idle_edges(plan: &Plan, graph: &Graph, settings: &Settings<'_>) -> Vec<BTreeSet<usize>> {
     let idle = |(node, sources): (&Node, &[(usize, On)])| {
         let waits_on_purpose = node.is_control() || node.acts() || node.kind == Kind::HumanApproval;
         if node.join != Some(Join::AllOf) || waits_on_purpose {
@@ -144,7 +138,8 @@ fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
         let prompt = (node.kind == Kind::Model).then(|| node.params.get("prompt")?.as_str()).flatten();
         let prompt = prompt.unwrap_or_default();
         let is_idle = |source: &Node| {
-            let waited_for = source.acts() || source.is_control() || source.kind == Kind::HumanApproval;
+            let asks = matches!(source.kind, Kind::HumanApproval | Kind::Wait);
+            let waited_for = source.acts() || source.is_control() || asks || only_waits(source, settings);
             !waited_for && !used.contains(&source.id) && !prompt.contains(source.id.as_str())
         };
         let success =
@@ -152,6 +147,12 @@ fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
         success.map(|&(source, _)| source).collect()
     };
     plan.nodes.iter().zip(graph.sources.iter()).map(idle).collect()
+}
+
+/// True if the call of a node does nothing but let time pass.
+fn only_waits(node: &Node, settings: &Settings<'_>) -> bool {
+    let known = node.tool.as_deref().zip(settings.tools);
+    known.and_then(|(tool, tools)| tools.defaults(tool, &node.params)).is_some_and(|known| known.only_waits)
 }
 
 fn edges(
@@ -182,20 +183,11 @@ fn edges(
     advice.push(Advice { code, node, pointer, detail, help });
 }
 
-/// W02 and W04: compares the depth of the plan with the depth after removing idle edges.
+/// W04: compares the depth of the plan with the depth after removing idle edges.
 fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<Advice>) {
     let deepest = |levels: &[u32]| levels.iter().max().map_or(0, |level| level + 1);
     let depth = deepest(&graph.level);
     let count = plan.nodes.len();
-    if count >= CHAIN_NODES_MIN && depth as usize == count {
-        advice.push(Advice {
-            code: AdviceCode::W02,
-            node: Diagnostic::PLAN.to_owned(),
-            pointer: String::new(),
-            detail: format!("the {count} nodes form one chain, so no two run at the same time"),
-            help: "let nodes depend only on what they use, or merge the chain into one node".to_owned(),
-        });
-    }
     let lean: Vec<Node> =
         (0..count).map(|at| without_edges(&plan.nodes[at], &graph.sources[at], &idle[at])).collect();
     let lean_depth = deepest(&Graph::new(&lean).level);
@@ -267,6 +259,19 @@ fn vain_retries(node: &Node, place: &Pointer) -> Option<Advice> {
     })
 }
 
+/// W09: a fallback of a call that may have acted. After a timeout nobody knows whether it did, so a person is asked first.
+fn vain_fallback(node: &Node, place: &Pointer) -> Option<Advice> {
+    let is_vain = node.fallback.is_some() && node.reach().on_lost_result() == OnLostResult::InDoubt;
+    is_vain.then(|| Advice {
+        code: AdviceCode::W09,
+        node: node.id.to_string(),
+        pointer: place.key("fallback").as_str().to_owned(),
+        detail: "the fallback has no effect after a timeout, because the call may have acted: the node is in doubt then"
+            .to_owned(),
+        help: "add `idem: natural` if calling it again does no harm".to_owned(),
+    })
+}
+
 fn rules(name: &str, contract: &[Rule], place: &Pointer, settings: &Settings<'_>, advice: &mut Vec<Advice>) {
     // Without tools nothing is known about models.
     let questions = settings.tools.map(|tools| (tools, model_questions(contract)));
@@ -331,6 +336,7 @@ mod tests {
     #[test]
     fn a_plan_that_uses_what_it_waits_for_gets_no_advice() {
         check(&[], json!([{"id": "a"}, reads("b", &["a"]), reads("c", &["a"]), reads("d", &["b", "c"])]));
+        check(&[], json!([{"id": "a"}, reads("b", &["a"]), reads("c", &["b"])]));
     }
 
     #[test]
@@ -365,14 +371,6 @@ mod tests {
         check(
             &["W03 j: waits for 3 nodes, but uses nothing of 2 of them, such as b"],
             json!([{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "j", "deps": ["a", "b", "c"], "reads": ["a"]}]),
-        );
-    }
-
-    #[test]
-    fn a_chain_is_told_to_be_one() {
-        check(
-            &["W02 *: the 3 nodes form one chain, so no two run at the same time"],
-            json!([{"id": "a"}, reads("b", &["a"]), reads("c", &["b"])]),
         );
     }
 

@@ -123,6 +123,25 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// What the guard needs in place of a value of the JSON type `found`, with which it can never be judged.
+    pub(super) fn unfit(&self, found: &str) -> Option<&'static str> {
+        let is_text = self.value.as_ref().is_some_and(Value::is_string);
+        match self.op {
+            Op::Lt | Op::Le | Op::Gt | Op::Ge if is_text => (found != "string").then_some("a text"),
+            Op::Lt | Op::Le | Op::Gt | Op::Ge => {
+                (!matches!(found, "number" | "integer")).then_some("a number")
+            }
+            Op::Contains => match found {
+                "array" => None,
+                "string" | "object" => (!is_text).then_some("a list, or a text as `value`"),
+                _ => Some("a list, a text or an object"),
+            },
+            Op::Eq | Op::Ne | Op::In | Op::Exists => None,
+        }
+    }
+}
+
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -17,6 +17,7 @@
 
 pub(crate) mod address;
 mod advice;
+mod alternatives;
 mod compose;
 mod contract_rules;
 mod delta;
@@ -41,6 +42,7 @@ mod unreachable_path;
 mod validate;
 
 pub use advice::{Advice, AdviceCode, advise};
+pub use alternatives::{undoing, with_fallback};
 pub use contract_rules::PLAN_PATTERNS_BYTES_MAX;
 pub use delta::{Change, Delta, MergedPlan, NodeProgress, Revision, apply_change, merge};
 pub use diagnostic::{Diagnostic, DiagnosticCode, SAME_DIAGNOSTICS_MAX};

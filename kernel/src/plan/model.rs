@@ -229,6 +229,9 @@ pub enum Made {
         round: u32,
         /// Place in the round, from 0.
         turn: u32,
+        /// Most impact that the person who asked for the undo allows; `None` for the intent of the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        intent: Option<u8>,
     },
 }
 
@@ -529,6 +532,16 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// The word of the plan format.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Effect::None => "none",
+            Effect::Read => "read",
+            Effect::Write => "write",
+            Effect::External => "external",
+        }
+    }
+
     /// Returns whether the effect changes anything.
     pub fn acts(self) -> bool {
         match self {

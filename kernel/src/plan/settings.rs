@@ -148,6 +148,11 @@ pub trait Tools: Send + Sync {
         MODEL_DEFAULT
     }
 
+    /// JSON Schema of the parameters of a tool; `None` if nothing is known of them.
+    fn params_schema(&self, _tool: &str) -> Option<&Value> {
+        None
+    }
+
     /// Checks parameters before any call: `literal` are known, `referred` come from results later. Checks
     /// that depend on later values are skipped. The default implementation accepts everything.
     fn check_params(
@@ -204,6 +209,8 @@ pub struct ToolDefaults {
     pub impact: u8,
     /// Permitted reaction to a lost result.
     pub idem: Idempotency,
+    /// The call does nothing but let time pass.
+    pub only_waits: bool,
     /// JSON Schema of the result.
     pub result_schema: Option<Arc<Value>>,
 }

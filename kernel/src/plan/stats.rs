@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Graph, Method, Node, Plan};
+use super::{Graph, Method, Node, Plan, Settings, undoing, with_fallback};
 use crate::contract::{Reliability, precision, reliability};
 use crate::id::NodeId;
 
@@ -21,9 +21,9 @@ pub struct PlanStats {
     pub width: usize,
     /// A longest path, from an entry on. Ties are broken by node id, from the end of the path.
     pub critical_path: Vec<NodeId>,
-    /// Largest impact of any node with its contract's tests: 0 observe, 1 operate, 2 control.
+    /// Largest impact of any node with its contract's tests, its fallback and its undo: 0 observe, 1 operate, 2 control.
     pub impact_max: u8,
-    /// Tools in the plan, ascending.
+    /// Tools in the plan, those of fallbacks and undos included, ascending.
     pub tools: BTreeSet<String>,
     /// Models in the plan, ascending.
     pub models: BTreeSet<String>,
@@ -36,9 +36,16 @@ pub struct PlanStats {
 }
 
 impl PlanStats {
-    /// Computes the statistics of a valid plan.
-    pub fn of(plan: &Plan) -> PlanStats {
+    /// Computes the statistics of a plan that is valid under `settings`.
+    pub fn of(plan: &Plan, settings: &Settings<'_>) -> PlanStats {
         let graph = plan.graph();
+        let others: Vec<Node> = plan
+            .nodes
+            .iter()
+            .flat_map(|node| [with_fallback(node, settings), undoing(node, settings)])
+            .flatten()
+            .collect();
+        let callers = || plan.nodes.iter().chain(&others);
         let critical_path = critical_path(plan, graph);
         let mut per_level = vec![0; plan.nodes.len()];
         for &level in &graph.level {
@@ -50,9 +57,9 @@ impl PlanStats {
             depth: critical_path.len(),
             width: per_level.into_iter().max().unwrap_or(0),
             critical_path,
-            impact_max: plan.nodes.iter().map(|node| node.reach().impact).max().unwrap_or(0),
-            tools: plan.nodes.iter().flat_map(tools).collect(),
-            models: plan.nodes.iter().filter_map(|node| node.model.clone()).collect(),
+            impact_max: callers().map(|node| node.reach().impact).max().unwrap_or(0),
+            tools: callers().filter_map(|node| node.tool.clone()).collect(),
+            models: callers().filter_map(|node| node.model.clone()).collect(),
             reliability: reliability(plan.nodes.iter().map(|node| precision(&node.contract))),
             methods: methods(&plan.nodes),
             unknown_precision: plan
@@ -63,11 +70,6 @@ impl PlanStats {
                 .collect(),
         }
     }
-}
-
-fn tools(node: &Node) -> impl Iterator<Item = String> {
-    let fallback = node.fallback.as_ref().and_then(|fields| fields.tool.clone().flatten());
-    node.tool.clone().into_iter().chain(fallback)
 }
 
 fn methods(nodes: &[Node]) -> BTreeMap<Method, usize> {
@@ -101,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{PlanDraft, PolicyDraft, Settings};
+    use crate::plan::{PlanDraft, PolicyDraft};
 
     #[test]
     fn facts_tell_size_depth_width_and_reach() {
@@ -114,8 +116,9 @@ mod tests {
             {"id": "put", "tool": "fs.write", "effect": "write", "impact": 1, "deps": ["a", "b", "c"], "contract": rule},
         ]}))
         .unwrap();
-        let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap();
+        let settings = Settings::simulation(PolicyDraft::default(), None);
+        let plan = draft.validate(&settings).unwrap();
         expect![[r#"{"nodes":5,"edges":5,"depth":3,"width":2,"critical_path":["list","a","put"],"impact_max":1,"tools":["fs.list","fs.read","fs.write"],"models":["small"],"reliability":null,"methods":{"code":5},"unknown_precision":["a","b","c","list","put"]}"#]]
-            .assert_eq(&serde_json::to_string(&PlanStats::of(&plan)).unwrap());
+            .assert_eq(&serde_json::to_string(&PlanStats::of(&plan, &settings)).unwrap());
     }
 }

@@ -151,10 +151,11 @@ pub(super) fn is_undo_name(id: &str) -> bool {
 }
 
 /// Builds the version that undoes `nodes`, given by index, in order. `descendants` maps an index to its nearest descendants
-/// among `nodes`. No rule and no limit refuses this version.
+/// among `nodes`. `intent`: the most impact that the person who asked for it allows; `None` for that of the run. No rule and no
+/// limit refuses this version.
 pub(crate) fn undo_round(
     plan: &Plan,
-    round: u32,
+    (round, intent): (u32, Option<u8>),
     nodes: &[usize],
     descendants: &dyn Fn(usize) -> Vec<usize>,
 ) -> Revision {
@@ -163,14 +164,23 @@ pub(crate) fn undo_round(
         .filter_map(|(turn, &at)| {
             let node = &plan.nodes[at];
             let below = descendants(at).into_iter().map(|at| undo_id(&plan.nodes[at].id, round));
-            Some(undo_node(node, node.undo.as_deref()?, round, turn as u32, below.collect()))
+            let place = Place { round, turn: turn as u32, intent };
+            Some(undo_node(node, node.undo.as_deref()?, place, below.collect()))
         })
         .collect();
     added.sort_by(|a, b| a.id.cmp(&b.id));
     Revision { nodes: added, outputs: None, outputs_declared: plan.outputs_declared, cancel: Vec::new() }
 }
 
-fn undo_node(node: &Node, undo: &Undo, round: u32, turn: u32, below: BTreeSet<NodeId>) -> Node {
+/// Where an undo node stands, and what its round may do.
+pub(super) struct Place {
+    pub(super) round: u32,
+    pub(super) turn: u32,
+    pub(super) intent: Option<u8>,
+}
+
+pub(super) fn undo_node(node: &Node, undo: &Undo, place: Place, below: BTreeSet<NodeId>) -> Node {
+    let Place { round, turn, intent } = place;
     let mut param_refs = undo.param_refs.clone();
     for reference in param_refs.values_mut().filter(|reference| reference.from.as_str() == Undo::SELF) {
         reference.from = node.id.clone();
@@ -206,6 +216,6 @@ fn undo_node(node: &Node, undo: &Undo, round: u32, turn: u32, below: BTreeSet<No
         for_each: None,
         deadline: None,
         undo: None,
-        made: Some(Box::new(Made::Undo { of: node.id.clone(), round, turn })),
+        made: Some(Box::new(Made::Undo { of: node.id.clone(), round, turn, intent })),
     }
 }

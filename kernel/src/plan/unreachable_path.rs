@@ -35,6 +35,25 @@ impl<'a> ResultSchemas<'a> {
         schemas.find_map(|schema| unreachable_path(schema, path.clone()))
     }
 
+    /// The JSON type of the value at a path of the result of `node`, if every result has the same one there.
+    pub(super) fn type_at<'p>(
+        &self,
+        node: &Node,
+        path: impl Iterator<Item = &'p str> + Clone,
+    ) -> Option<String> {
+        // A fallback may give another result.
+        if node.fallback.is_some() {
+            return None;
+        }
+        if node.for_each.is_some() || node.items().is_some() {
+            return type_at(&COLLECTED, path);
+        }
+        let rules = node.contract.iter().filter(|rule| rule.method == Method::Schema);
+        let of_tool = node.tool.as_deref().and_then(|tool| self.of_tool(tool));
+        let mut schemas = rules.filter_map(|rule| rule.spec.as_deref()).chain(of_tool.as_deref());
+        schemas.find_map(|schema| type_at(schema, path.clone()))
+    }
+
     fn of_tool(&self, tool: &str) -> Option<Arc<Value>> {
         if let Some(known) = self.of_tools.borrow().get(tool) {
             return known.clone();
@@ -107,10 +126,7 @@ fn unreachable_path<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> 
     let mut schema = schema;
     let mut walked: Vec<&'p str> = Vec::new();
     for segment in path {
-        let members = schema.as_object()?;
-        if COMPOSED.iter().any(|&word| members.contains_key(word)) {
-            return None;
-        }
+        let members = open_members(schema)?;
         let end = |what: String, list: bool, known: Vec<String>| {
             Some(UnreachablePath { segment: segment.to_owned(), walked: walked.join("."), list, what, known })
         };
@@ -139,19 +155,62 @@ fn unreachable_path<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> 
                 return end(what, true, Vec::new());
             }
             scalar => {
-                let word = match scalar {
-                    "string" => "a text",
-                    "integer" | "number" => "a number",
-                    "boolean" => "true or false",
-                    _ => "null",
-                };
-                let what = format!("{whole} is {word}, which has no {segment}");
+                let what = format!("{whole} is {}, which has no {segment}", type_words(scalar));
                 return end(what, false, Vec::new());
             }
         }
         walked.push(segment);
     }
     None
+}
+
+/// The one type that `schema` gives the value at `path`.
+fn type_at<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> Option<String> {
+    let mut schema = schema;
+    for segment in path {
+        let members = open_members(schema)?;
+        schema = match members.get("type").and_then(Value::as_str)? {
+            "object" => members.get("properties")?.get(segment)?,
+            "array" if !members.contains_key("prefixItems") => {
+                segment.bytes().all(|byte| byte.is_ascii_digit()).then(|| members.get("items"))??
+            }
+            _ => return None,
+        };
+    }
+    open_members(schema)?.get("type")?.as_str().map(str::to_owned)
+}
+
+/// The members of a schema without any of [`COMPOSED`].
+fn open_members(schema: &Value) -> Option<&Map<String, Value>> {
+    schema.as_object().filter(|members| !COMPOSED.iter().any(|&word| members.contains_key(word)))
+}
+
+/// A JSON type in words, such as `a number`.
+pub(super) fn type_words(name: &str) -> &'static str {
+    match name {
+        "object" => "an object",
+        "array" => "a list",
+        "string" => "a text",
+        "integer" | "number" => "a number",
+        "boolean" => "true or false",
+        _ => "null",
+    }
+}
+
+/// The types that a parameter takes, as in its schema; `None` if the schema does not say so plainly.
+pub(super) fn types_taken(schema: &Value, name: &str) -> Option<Vec<String>> {
+    let param = open_members(open_members(schema)?.get("properties")?.get(name)?)?;
+    match param.get("type")? {
+        Value::String(one) => Some(vec![one.clone()]),
+        Value::Array(many) => many.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
+        _ => None,
+    }
+}
+
+/// True unless no value of the type `found` has one of the types `taken`.
+pub(super) fn may_fit(found: &str, taken: &[String]) -> bool {
+    let is_number = |name: &str| name == "number" || name == "integer";
+    taken.iter().any(|name| name == found || is_number(name) && is_number(found))
 }
 
 #[cfg(test)]

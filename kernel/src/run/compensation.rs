@@ -93,10 +93,19 @@ impl Run {
         }
     }
 
+    /// Most impact that the newest undo may have, if the person who asked for it said so.
+    pub fn undo_intent(&self) -> Option<u8> {
+        let rounds = self.instances().filter_map(|(node, _)| match node.made.as_deref() {
+            Some(Made::Undo { round, intent, .. }) => Some((*round, *intent)),
+            _ => None,
+        });
+        rounds.max_by_key(|(round, _)| *round).and_then(|(_, intent)| intent)
+    }
+
     /// The undo nodes of `node`.
     fn undo_nodes(&self) -> impl Iterator<Item = (&NodeId, (u32, u32), &Node, &NodeInstance)> {
         self.instances().filter_map(|(node, instance)| match node.made.as_deref() {
-            Some(Made::Undo { of, round, turn }) => Some((of, (*round, *turn), node, instance)),
+            Some(Made::Undo { of, round, turn, .. }) => Some((of, (*round, *turn), node, instance)),
             _ => None,
         })
     }
@@ -230,10 +239,10 @@ fn is_unsure(node: &Node, instance: &NodeInstance) -> bool {
 
 impl Decision<'_, '_, '_> {
     /// Begins an undo on an operator's request, or refuses the request.
-    pub(super) fn undo_by_operator(&mut self) {
+    pub(super) fn undo_by_operator(&mut self, intent: Option<u8>) {
         let version = self.run.plan.version;
         match self.run.check_undo() {
-            Ok(()) => self.undo(ChangeCause::UndoOperator),
+            Ok(()) => self.undo(ChangeCause::UndoOperator, intent),
             Err(UndoError::Live) => self.emit(Event::PlanRefused { version, step: PlanRefusal::UndoLive }),
             Err(UndoError::Nothing) => {
                 self.emit(Event::PlanRefused { version, step: PlanRefusal::UndoNothing })
@@ -243,12 +252,12 @@ impl Decision<'_, '_, '_> {
 
     /// Builds the version that undoes all executed effects. No limit refuses this version, because an exhausted limit is a
     /// common cause for an undo.
-    pub(super) fn undo(&mut self, cause: ChangeCause) {
+    pub(super) fn undo(&mut self, cause: ChangeCause, intent: Option<u8>) {
         let candidates = self.run.undo_candidates();
         let round: BTreeSet<usize> = candidates.iter().copied().collect();
         let run = &*self.run;
         let descendants = |at: usize| run.nearest_descendants(at, &round);
-        let revision = plan::undo_round(&run.plan, run.undo.rounds + 1, &candidates, &descendants);
+        let revision = plan::undo_round(&run.plan, (run.undo.rounds + 1, intent), &candidates, &descendants);
         let revision = serde_json::to_value(&revision).expect("a revision has only names and JSON in it");
         let revision = json::canonical(&revision).expect("every part of an undo comes from a journaled plan");
         self.accept(cause, revision);

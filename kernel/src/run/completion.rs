@@ -86,7 +86,7 @@ impl Decision<'_, '_, '_> {
             self.emit(Event::RecoveryExhausted { node, level: 3, reason });
             Completion::InProgress
         } else if self.run.owes_undo() {
-            self.undo(ChangeCause::UndoPolicy);
+            self.undo(ChangeCause::UndoPolicy, None);
             Completion::InProgress
         } else {
             Completion::Done

@@ -106,7 +106,10 @@ pub enum Operation {
     /// Skip one node.
     Skip(NodeId),
     /// Undo the executed effects of a run that has ended.
-    Undo,
+    Undo {
+        /// Most impact that the undo may have; `None` for the intent of the run.
+        intent: Option<u8>,
+    },
     /// Change the plan.
     Delta(Box<Delta>),
     /// Add nodes that hold every other node until their end; see [`Run::interjection`](super::Run::interjection). A failed,

@@ -218,7 +218,8 @@ impl Run {
         let mut fates = Map::new();
         for dep in &node.deps {
             let Some(instance) = self.instance(&dep.n) else { continue };
-            let mut fate = json!({"state": instance.state().as_str()});
+            // `error` is always there, so that a template need not ask for the state first.
+            let mut fate = json!({"state": instance.state().as_str(), "error": ""});
             if instance.status == NodeStatus::Executed {
                 fate["result"] = (*result(&dep.n)).clone();
             } else if !instance.is_live() {

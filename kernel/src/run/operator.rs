@@ -57,7 +57,7 @@ impl Run {
     ) -> Result<(), OperationError> {
         self.has_target(operation)?;
         match operation {
-            Operation::Undo => Ok(self.check_undo()?),
+            Operation::Undo { .. } => Ok(self.check_undo()?),
             Operation::Delta(delta) | Operation::Interject(delta) => {
                 let change = Change::Delta((**delta).clone());
                 self.judge(&change, settings, Limits::Reserved).map(drop).map_err(OperationError::Refused)
@@ -67,7 +67,7 @@ impl Run {
     }
 
     fn has_target(&self, operation: &Operation) -> Result<(), OperationError> {
-        if *operation == Operation::Undo {
+        if matches!(operation, Operation::Undo { .. }) {
             return Ok(());
         }
         if self.counts.live == 0 && !self.replan.is_pending {
@@ -80,9 +80,10 @@ impl Run {
                 let (node, state) = (node.clone(), instance.state());
                 if instance.is_live() { Ok(()) } else { Err(OperationError::NodeOver { node, state }) }
             }
-            Operation::CancelPlan(_) | Operation::Delta(_) | Operation::Interject(_) | Operation::Undo => {
-                Ok(())
-            }
+            Operation::CancelPlan(_)
+            | Operation::Delta(_)
+            | Operation::Interject(_)
+            | Operation::Undo { .. } => Ok(()),
         }
     }
 
@@ -130,7 +131,7 @@ impl Decision<'_, '_, '_> {
             return;
         }
         match operation {
-            Operation::Undo => self.undo_by_operator(),
+            Operation::Undo { intent } => self.undo_by_operator(intent),
             Operation::CancelPlan(by) => {
                 let (act, reason) = match by {
                     Canceller::Operator => (OperatorAct::CancelPlan, TransitionReason::PlanCancelled),

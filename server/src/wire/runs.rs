@@ -103,6 +103,15 @@ pub struct RunRef {
     pub run: String,
 }
 
+/// The body of `POST /v1/runs/{id}/undo`; `null` leaves the intent to the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UndoRequest {
+    /// Most impact that the calls of the undo may have, 0 to 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<u8>,
+}
+
 /// The body of `POST /v1/runs/{id}/interject`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -361,6 +370,10 @@ pub struct Summary {
     /// Outputs that guards ruled out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
+    /// Bytes that results leave out of what programs printed, by node; absent nodes have all of it. At most
+    /// [`CUT_OUTPUTS_MAX`](crate::CUT_OUTPUTS_MAX).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, u64>,
     /// Progress of undoing the run; absent before a request to undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<UndoView>,

@@ -325,7 +325,7 @@ impl<'s> SimulatedRun<'s> {
     fn operation(&mut self, control: ControlScript) -> Result<Operation, CaseError> {
         let node = || control.node.as_deref().map(NodeId::from).ok_or(CaseError::ControlWithoutNode);
         Ok(match control.op {
-            ControlKind::Undo => Operation::Undo,
+            ControlKind::Undo => Operation::Undo { intent: None },
             ControlKind::CancelPlan => Operation::CancelPlan(Canceller::Operator),
             ControlKind::Cancel => Operation::Cancel(node()?),
             ControlKind::Skip => Operation::Skip(node()?),

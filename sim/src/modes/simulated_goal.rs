@@ -246,7 +246,7 @@ impl<'s> SimulatedGoal<'s> {
             ControlKind::CancelPlan => Operation::CancelPlan(Canceller::Operator),
             ControlKind::Cancel => Operation::Cancel(control.node()?),
             ControlKind::Skip => Operation::Skip(control.node()?),
-            ControlKind::Undo => Operation::Undo,
+            ControlKind::Undo => Operation::Undo { intent: None },
             ControlKind::Delta => {
                 let said = control.delta()?;
                 self.trace.operator_outputs = said.delta.outputs.clone();

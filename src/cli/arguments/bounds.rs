@@ -55,7 +55,7 @@ pub(crate) fn check_outside_data(workspace: &Path, data: &Path) -> Result<(), Fa
     )))
 }
 
-fn intent(text: &str) -> Result<u8, String> {
+pub(crate) fn intent(text: &str) -> Result<u8, String> {
     match text {
         "0" => Ok(0),
         "1" => Ok(1),

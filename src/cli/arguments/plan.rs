@@ -9,12 +9,14 @@ use ostler::config::{Config, run_slots_default};
 use ostler::finding::Finding;
 use ostler::plan_file::{Format, PLAN_FILE_BYTES_MAX, PlanFile};
 use ostler_actors::Toolbox;
+use ostler_drivers::mcp::MCP_PREFIX;
 use ostler_drivers::model::Models;
 use ostler_drivers::tool::builtin;
 use ostler_kernel::plan::{Plan, Settings};
 use ostler_kernel::port::Tool;
 
 use crate::cli::exit::Failure;
+use crate::cli::output::hints;
 
 /// Parses `KEY=VALUE`.
 pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
@@ -72,10 +74,26 @@ pub(crate) fn tools(config: &Config) -> Vec<Arc<dyn Tool>> {
 
 /// Validates a plan with the built-in tools, the configured models and the configured domains.
 pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
+    with_settings(config, |settings| file.validate(settings))
+        .map_err(|findings| findings.into_iter().map(|finding| naming_new_server(finding, config)).collect())
+}
+
+/// A tool may be unknown only because nobody has accepted its MCP server yet.
+fn naming_new_server(finding: Finding, config: &Config) -> Finding {
+    let tool = finding.detail.strip_prefix("unknown tool ").and_then(|tool| tool.strip_prefix(MCP_PREFIX));
+    let is_its = |name: &str| tool.is_some_and(|tool| tool.split('.').next() == Some(name));
+    let Some(server) = config.servers.new_ones().find(|server| is_its(server.name())) else { return finding };
+    let accept = hints::command("mcp accept", &[server.name()], "");
+    let help = format!("accept its server first: `{accept}`; `ostler run` accepts a new server by itself");
+    Finding { help, ..finding }
+}
+
+/// Calls `act` with the settings of a real run.
+pub(crate) fn with_settings<T>(config: &Config, act: impl FnOnce(&Settings<'_>) -> T) -> T {
     let toolbox = Toolbox::new(tools(config)).expect("the built-in tools go together");
     let toolbox = toolbox.with_judge(config.judge_model());
     let domains = config.domains();
     let callbacks = config.service.callback_listen.is_some();
     let settings = Settings::real(run_slots_default(), &toolbox);
-    file.validate(&Settings { domains: Some(&domains), callbacks, ..settings })
+    act(&Settings { domains: Some(&domains), callbacks, ..settings })
 }

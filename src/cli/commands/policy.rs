@@ -10,7 +10,7 @@ use ostler_kernel::gate::{
     AtConnection, Call, Denial, DenialCode, GatePolicy, Judged, Provenance, Spent, Standing, judge,
 };
 use ostler_kernel::json::Object;
-use ostler_server::wire::PolicyEpoch;
+use ostler_server::wire::{Lockdown, PolicyEpoch};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -22,6 +22,7 @@ use crate::cli::output::cells::{fit_name, harmless_line};
 use crate::cli::output::terminal::{Out, Style, tagged};
 use crate::cli::output::units::plural;
 use crate::cli::session::api_client::ApiError;
+use crate::cli::session::settings::no_runs_text;
 use crate::cli::session::{AccessMode, Session, settings};
 
 #[derive(Debug, Args)]
@@ -108,10 +109,10 @@ impl Gate {
 
     fn judge<'a>(
         &'a self,
-        tool: &'a str,
-        params: Map<String, Value>,
+        (tool, params): (&'a str, Map<String, Value>),
         scope: &'a str,
         intent: u8,
+        standing: Standing<'_>,
     ) -> Result<Judged<'a>, Denial> {
         let call = Call {
             tool: self.toolbox.gated(tool),
@@ -124,7 +125,7 @@ impl Gate {
             provenance: Provenance::PLAN,
             spent: Spent::NOTHING,
         };
-        judge(call, &self.policy, Standing::default(), &mut AtConnection)
+        judge(call, &self.policy, standing, &mut AtConnection)
     }
 }
 
@@ -132,7 +133,7 @@ pub(crate) async fn policy(globals: &Globals, args: PolicyArgs) -> Result<u8, Fa
     let mut out = Out::new();
     match args.what {
         What::Check => check(globals, &mut out),
-        What::Explain(args) => explain(globals, &args, &mut out),
+        What::Explain(args) => explain(globals, &args, &mut out).await,
         What::Test(args) => test(globals, &args, &mut out),
         What::Reload => reload(globals, &mut out).await,
     }
@@ -185,17 +186,14 @@ async fn reload(globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
-fn explain(globals: &Globals, args: &ExplainArgs, out: &mut Out) -> Result<u8, Failure> {
+async fn explain(globals: &Globals, args: &ExplainArgs, out: &mut Out) -> Result<u8, Failure> {
     let workspace = args.bounds.workspace()?;
     let (config, _) = settings::load_settings(globals, Path::new(&workspace))?;
     let gate = Gate::new(&config, workspace);
     let params = params(&args.params)?;
-    let verdict = gate.judge(
-        &args.tool,
-        params,
-        &args.bounds.scope,
-        args.bounds.intent.unwrap_or(gate.policy.default_intent),
-    );
+    let standing = Standing { lockdown: is_locked_down(globals).await?, ..Standing::default() };
+    let intent = args.bounds.intent.unwrap_or(gate.policy.default_intent);
+    let verdict = gate.judge((&args.tool, params), &args.bounds.scope, intent, standing);
     let (answer, code, impact, why) = match &verdict {
         Ok(judged) => {
             let sensitive = gate.toolbox.gated(&args.tool).map(|tool| tool.sensitive().clone());
@@ -226,6 +224,18 @@ fn explain(globals: &Globals, args: &ExplainArgs, out: &mut Out) -> Result<u8, F
         out.line(format!("  why      {}", harmless_line(&why)));
     }
     Ok(if verdict.is_ok() { code::SUCCEEDED } else { code::FAILED })
+}
+
+/// Whether an operator stopped all calls in the data folder; false without one.
+async fn is_locked_down(globals: &Globals) -> Result<bool, Failure> {
+    let (_, data) = settings::load_settings(globals, Path::new("."))?;
+    if no_runs_text(data.as_deref())?.is_some() {
+        return Ok(false);
+    }
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let answer: Result<Lockdown, ApiError> = session.get("/v1/lockdown").await;
+    session.stop().await;
+    Ok(answer?.on)
 }
 
 fn params(text: &str) -> Result<Map<String, Value>, Failure> {
@@ -275,7 +285,8 @@ fn test(globals: &Globals, args: &TestArgs, out: &mut Out) -> Result<u8, Failure
             serde_json::from_str(line).map_err(|error| invalid(format!("line {}: {error}", at + 1)))?;
         let scope = expected.scope.as_deref().unwrap_or(ostler::config::SCOPE_DEFAULT);
         let intent = expected.intent.unwrap_or(gate.policy.default_intent);
-        let verdict = gate.judge(&expected.tool, expected.params, scope, intent);
+        let call = (expected.tool.as_str(), expected.params);
+        let verdict = gate.judge(call, scope, intent, Standing::default());
         let found = verdict.as_ref().map_or_else(|denial| denial.code.as_str(), |_| "OK");
         if found == expected.expect {
             passed += 1;

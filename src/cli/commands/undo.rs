@@ -4,15 +4,16 @@ use std::path::Path;
 
 use clap::Args;
 use ostler_kernel::run::Undone;
-use ostler_server::wire::Summary;
+use ostler_server::wire::{RunRef, Summary, UndoRequest};
 
+use crate::cli::arguments::bounds::intent;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::run_name;
 use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::{Globals, ModelOption};
-use crate::cli::commands::change_node::post;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::Out;
+use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, WatchEnd, close_watch, watch_one};
 use crate::cli::session::{AccessMode, Session};
@@ -22,6 +23,9 @@ pub(crate) struct UndoArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
+    /// Highest impact of the calls that undo: 0 observe, 1 operate, 2 control [default: the intent of the run]
+    #[arg(long, value_name = "0..2", allow_negative_numbers = true, value_parser = intent)]
+    intent: Option<u8>,
     #[command(flatten)]
     model: ModelOption,
     #[command(flatten)]
@@ -38,7 +42,9 @@ pub(crate) async fn undo(globals: &Globals, args: UndoArgs) -> Result<u8, Failur
         Ok(before) => before,
         Err(failure) => return session.stop_with(failure).await,
     };
-    if let Err(refused) = post(&mut session, &before.run, "undo").await {
+    let undo = format!("/v1/runs/{}/undo", path_segment(&before.run));
+    let begun: Result<RunRef, ApiError> = session.post(&undo, &UndoRequest { intent: args.intent }).await;
+    if let Err(refused) = begun {
         return session.stop_with(refused).await;
     }
     let what = Watch::from(&before, globals.json, WatchOptions::default());

@@ -106,14 +106,14 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
         (None, _) => {}
     }
     let is_asked_with_file = matches!(question.tool.as_deref(), Some("model.scripted" | "model.cassette"));
-    if let Some(refusal) = &question.refusal {
-        if is_asked_with_file && refusal.starts_with("OUT_OF_SCOPE") {
-            lines.push(
-                "    if it was asked with --model scripted:FILE or cassette:FILE, answer with that option"
-                    .to_owned(),
-            );
-        }
-        lines.push(format!("    would fail: {}", detail.line(refusal)));
+    match &question.refusal {
+        Some(refusal) if is_asked_with_file && refusal.starts_with("OUT_OF_SCOPE") => lines.push(
+            "    its model is not in this process: answer with the option --model scripted:FILE or cassette:FILE of the \
+             first command"
+                .to_owned(),
+        ),
+        Some(refusal) => lines.push(format!("    would fail: {}", detail.line(refusal))),
+        None => {}
     }
     if question.outdated {
         lines.push(

@@ -120,7 +120,11 @@ pub(crate) fn fix(failure: &str) -> Option<&'static str> {
     FIXES.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, fix)| *fix)
 }
 
-const FIXES: [(&str, &str); 6] = [
+const FIXES: [(&str, &str); 7] = [
+    (
+        " in a cage (",
+        "if it needs that file, name its folder in read of [sandbox]; to change it, in write of [tools.shell]",
+    ),
     (" ended with status ", "if this status is no failure, list it in allow_status of the node"),
     ("not done within the ", "to allow more, give the run a larger budget"),
     ("not done within ", "to allow more, give the node a longer timeout, or retries"),
@@ -157,6 +161,11 @@ mod tests {
         for (failure, text) in [
             ("false ended with status 1", Some("allow_status")),
             ("make ended with status 2: there is no program cc", Some("allow_status")),
+            (
+                "touch ended with status 1 in a cage (landlock) that may keep it from a file: no",
+                Some("[sandbox]"),
+            ),
+            ("touch ended with status 1: in a cage (", Some("allow_status")),
             ("not done within 500 ms", Some("longer timeout")),
             ("there is no program cargoo (it, or what interprets it, is not found)", Some("PATH")),
             ("notes.md in /w: No such file or directory (os error 2)", Some("relative to the workspace")),

@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::pointer::Pointer;
-use super::super::{Approval, Effect, Kind, Node, Settings};
+use super::super::{Approval, Kind, Node, Settings};
 use super::IndexedPlan;
 use crate::id::Ticks;
 
@@ -21,7 +21,7 @@ pub(super) fn check(
     let (node, place) = (&indexed.plan.nodes[at], || indexed.place(at));
     attempts(node, indexed.plan.policy.max_attempts, settings, &place, faults);
     check_human_timeout(node, settings, &place, faults);
-    effect(node, &place, faults);
+    effect(node, settings, &place, faults);
 }
 
 pub(super) fn size(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
@@ -147,16 +147,23 @@ pub(super) fn check_timeout_max(indexed: &IndexedPlan<'_>, at: usize, faults: &m
     }
 }
 
-fn effect(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Diagnostic>) {
-    let (acts, name) = match node.effect {
-        Effect::None => (false, "none"),
-        Effect::Read => (false, "read"),
-        Effect::Write => (true, "write"),
-        Effect::External => (true, "external"),
-    };
-    if acts != (node.impact > 0) {
-        let detail = format!("effect {name} does not fit impact {}", node.impact);
-        let help = "write and external need impact 1 or 2, none and read need impact 0";
+fn effect(node: &Node, settings: &Settings<'_>, place: &dyn Fn() -> Pointer, faults: &mut Vec<Diagnostic>) {
+    if node.effect.acts() != (node.impact > 0) {
+        let known = node.tool.as_deref().zip(settings.tools).and_then(|(tool, tools)| {
+            // A plan may raise the impact of its call, and not lower it.
+            Some((tool, tools.defaults(tool, &node.params)?)).filter(|(_, known)| known.impact == node.impact)
+        });
+        let (whose, help) = match known.filter(|(_, known)| settings.real_run && known.impact > 0) {
+            Some((tool, known)) => (
+                format!(", the least of this call of {tool}"),
+                format!("remove `effect`: it is {} then", known.effect.as_str()),
+            ),
+            None => (
+                String::new(),
+                "write and external need impact 1 or 2, none and read need impact 0".to_owned(),
+            ),
+        };
+        let detail = format!("effect {} does not fit impact {}{whose}", node.effect.as_str(), node.impact);
         faults.push(Diagnostic::new(DiagnosticCode::V15, &node.id, detail, help).at(&place().key("effect")));
     }
 }

@@ -18,8 +18,9 @@ pub(super) fn check(
     let place = |key: &str| indexed.place(at).key(key);
     if !(settings.executes)(node.kind) {
         let detail = format!("kind {} has no executor here", node.kind.as_str());
-        let kinds: Vec<&str> =
-            Kind::ALL.iter().filter(|&&kind| (settings.executes)(kind)).map(|&kind| kind.as_str()).collect();
+        // Only the engine makes collectors (V28).
+        let can_be_written = |kind: &&Kind| (settings.executes)(**kind) && **kind != Kind::Collector;
+        let kinds: Vec<&str> = Kind::ALL.iter().filter(can_be_written).map(|kind| kind.as_str()).collect();
         let help = format!("use one of {}", kinds.join(", "));
         faults.push(Diagnostic::new(DiagnosticCode::V21, &node.id, detail, help).at(&place("kind")));
     }

@@ -42,7 +42,11 @@ pub(super) fn check(
         (Kind::Model, Some(tool), Some(tools)) => model(indexed, node, tool, tools, suggestions),
         _ => return,
     };
-    let bad = without_slips(bad, suggestions);
+    let mut bad = without_slips(bad, suggestions);
+    // Without `as` (V28) the parameter that the list fills is unknown.
+    if node.for_each.as_ref().is_some_and(|list| list.parameter.is_empty()) {
+        bad.retain(|bad| matches!(bad, BadParam::Wrong { .. }));
+    }
     faults.extend(
         bad.into_iter().map(|bad| diagnostic(node, bad, &indexed.place(at).key("params"), suggestions)),
     );

@@ -4,8 +4,11 @@
 //! [`ResultSchemas`](super::super::unreachable_path) walks the referenced path through both schemas and finds
 //! the first step that neither allows.
 
+use std::collections::BTreeSet;
+
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
-use super::super::{Op, ParamRef};
+use super::super::unreachable_path::{UnreachablePath, may_fit, type_words, types_taken};
+use super::super::{Guard, Kind, Node, Op, ParamRef};
 use super::references::is_path;
 use super::{Context, IndexedPlan};
 use crate::id::NodeId;
@@ -16,10 +19,13 @@ pub(super) fn check(
     context: &Context<'_>,
     faults: &mut Vec<Diagnostic>,
 ) {
-    for (name, reference) in &indexed.plan.nodes[at].param_refs {
+    let node = &indexed.plan.nodes[at];
+    for (name, reference) in &node.param_refs {
         path(indexed, at, name, reference, context, faults);
     }
-    let node = &indexed.plan.nodes[at];
+    for (number, guard) in node.when.iter().enumerate() {
+        faults.extend(incomparable(indexed, at, (number, guard), context));
+    }
     let guards = node.when.iter().filter(|guard| guard.op != Op::Exists);
     let guards = guards.map(|guard| ("a guard asks", "when", &guard.from, &guard.path));
     let list = node.for_each.iter().map(|list| ("for_each goes", "for_each", &list.from, &list.path));
@@ -32,8 +38,7 @@ pub(super) fn check(
         let source = &indexed.plan.nodes[source];
         let Some(unreachable) = context.results.unreachable_path(source, path.split('.')) else { continue };
         let detail = format!("{what} for {path} of {from}: {}", unreachable.what);
-        let known = unreachable.known.iter().map(String::as_str);
-        let help = context.suggestions.help(&unreachable.segment, known, &unreachable.help());
+        let help = help(&unreachable, context);
         let place = indexed.place(at).key(key);
         faults.push(Diagnostic::new(DiagnosticCode::V17, &node.id, detail, help).at(&place));
     }
@@ -64,14 +69,77 @@ fn path(
     let ParamRef { from, path: Some(path), .. } = reference else { return };
     let Some(source) = indexed.index.find(from).filter(|_| is_path(path)) else { return };
     let (node, source) = (&indexed.plan.nodes[at], &indexed.plan.nodes[source]);
-    let Some(unreachable_path) = context.results.unreachable_path(source, path.split('.')) else { return };
-    let detail = format!("parameter {name} refers to {path} of {from}: {}", unreachable_path.what);
-    let otherwise = match unreachable_path.known.as_slice() {
-        [] => unreachable_path.help(),
-        known => format!("known names: {}", known.join(", ")),
+    let Some(unreachable_path) = context.results.unreachable_path(source, path.split('.')) else {
+        faults.extend(wrong_type(indexed, at, (name, reference), source, context));
+        return;
     };
-    let names = unreachable_path.known.iter().map(String::as_str);
-    let help = context.suggestions.help(&unreachable_path.segment, names, &otherwise);
+    let detail = format!("parameter {name} refers to {path} of {from}: {}", unreachable_path.what);
+    let help = help(&unreachable_path, context);
     let place = indexed.place(at).key("param_refs").key(name).key("path");
     faults.push(Diagnostic::new(DiagnosticCode::V17, &node.id, detail, help).at(&place));
+}
+
+/// V24: a reference to a value of a type that the parameter never takes.
+fn wrong_type(
+    indexed: &IndexedPlan<'_>,
+    at: usize,
+    (name, reference): (&str, &ParamRef),
+    source: &Node,
+    context: &Context<'_>,
+) -> Option<Diagnostic> {
+    let node = &indexed.plan.nodes[at];
+    let path = reference.path.as_deref().filter(|_| reference.template.is_none())?;
+    let calls = matches!(node.kind, Kind::Tool | Kind::SubAgent);
+    let tool = node.tool.as_deref().filter(|_| calls)?;
+    let taken = types_taken(context.settings.tools?.params_schema(tool)?, name)?;
+    let found = context.results.type_at(source, path.split('.'))?;
+    if may_fit(&found, &taken) {
+        return None;
+    }
+    let expected: BTreeSet<&str> = taken.iter().map(|name| type_words(name)).collect();
+    let expected = expected.into_iter().collect::<Vec<_>>().join(" or ");
+    let (found, from) = (type_words(&found), &reference.from);
+    let detail = format!("{tool}: parameter {name} takes {expected}, and {path} of {from} is {found}");
+    let help = match expected.as_str() {
+        "a text" => {
+            format!(
+                "refer to a text, or make one of it: `{name}: {{from: {from}, path: {path}, template: \"{{}}\"}}`"
+            )
+        }
+        _ => format!("refer to {expected}"),
+    };
+    let place = indexed.place(at).key("param_refs").key(name).key("path");
+    Some(Diagnostic::new(DiagnosticCode::V24, &node.id, detail, help).at(&place))
+}
+
+/// V27: a guard that compares values of types without an order, or looks into a value without parts.
+fn incomparable(
+    indexed: &IndexedPlan<'_>,
+    at: usize,
+    (number, guard): (usize, &Guard),
+    context: &Context<'_>,
+) -> Option<Diagnostic> {
+    let node = &indexed.plan.nodes[at];
+    let path = guard.path.as_deref().filter(|path| is_path(path))?;
+    let source = &indexed.plan.nodes[indexed.index.find(&guard.from)?];
+    let found = context.results.type_at(source, path.split('.'))?;
+    let expected = guard.unfit(&found)?;
+    let (from, op, found) = (&guard.from, guard.op.as_str(), type_words(&found));
+    let detail = format!("guard {}: {path} of {from} is {found}, and `{op}` needs {expected}", number + 1);
+    let help = match guard.op {
+        Op::Contains => "ask for another path, or use `eq`".to_owned(),
+        _ if ["a number", "a text"].contains(&found) => format!("write `value` as {found}"),
+        _ => "ask for another path".to_owned(),
+    };
+    let place = indexed.place(at).key("when");
+    Some(Diagnostic::new(DiagnosticCode::V27, &node.id, detail, help).at(&place))
+}
+
+fn help(unreachable: &UnreachablePath, context: &Context<'_>) -> String {
+    let otherwise = match unreachable.known.as_slice() {
+        [] => unreachable.help(),
+        known => format!("known names: {}", known.join(", ")),
+    };
+    let names = unreachable.known.iter().map(String::as_str);
+    context.suggestions.help(&unreachable.segment, names, &otherwise)
 }

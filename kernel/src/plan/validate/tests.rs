@@ -21,6 +21,7 @@ impl Tools for TwoTools {
             effect: if looks { Effect::Read } else { Effect::External },
             impact: if looks { 0 } else { 2 },
             idem: if looks { Idempotency::Natural } else { Idempotency::None },
+            only_waits: false,
             result_schema: Some(json!({"type": "object"}).into()),
         })
     }

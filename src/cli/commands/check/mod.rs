@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::Bounds;
-use crate::cli::arguments::plan::{judge, key_value, read_named};
+use crate::cli::arguments::plan::{judge, key_value, read_named, with_settings};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit_name, harmless_line};
 use crate::cli::output::findings;
@@ -46,7 +46,7 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     };
     advice.extend(preflight::refusals(&file, &plan, &config, &args.bounds, Path::new(&workspace)));
     let advice = findings::in_order(&advice);
-    let stats = PlanStats::of(&plan);
+    let stats = with_settings(&config, |settings| PlanStats::of(&plan, settings));
     if globals.json {
         advice.iter().for_each(|finding| out.json(&findings::finding_json(file.source(), finding)));
         let mut object = serde_json::to_value(&stats).expect("facts are names and numbers");

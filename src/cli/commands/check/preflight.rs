@@ -11,10 +11,13 @@ use ostler_kernel::gate::{
     Call, Denial, DenialCode, Egress, EgressFault, GatePolicy, GatedTool, Provenance, Spent, preflight,
 };
 use ostler_kernel::json::{Json, Object};
-use ostler_kernel::plan::{MODEL_DEFAULT, Node, Plan, TEST_TOOL, model_tool};
+use ostler_kernel::plan::{
+    MODEL_DEFAULT, Node, Plan, Settings, TEST_TOOL, model_tool, undoing, with_fallback,
+};
 use serde_json::{Map, Value};
 
 use crate::cli::arguments::bounds::Bounds;
+use crate::cli::arguments::plan::with_settings;
 
 const CODE: &str = "W06";
 
@@ -39,32 +42,83 @@ pub(crate) fn refusals(
         workspace: workspace.to_str().unwrap_or_default(),
         judge: config.judge_model().unwrap_or_else(|| MODEL_DEFAULT.to_owned()),
     };
-    let mut found = Vec::new();
     let intent = bounds.intent.unwrap_or(gate.policy.default_intent);
-    found.extend(over_intent(file, plan, intent));
-    for node in &plan.nodes {
-        let Some(denial) = gate.denial(node) else { continue };
-        let tool = node.tool.as_deref().and_then(|name| gate.tools.get(name));
-        let url = tool.and_then(|tool| bad_url(tool, &node.params, &gate.policy.egress));
-        let fix = fix(&denial, gate.scope, url.as_ref().map(|(_, fault)| fault));
-        let what = format!("would be denied: {}", denial.operator);
-        let param = match denial.code {
-            DenialCode::EgressForbidden => url.map(|(name, _)| name),
-            // The parameter that the gate would deny by itself.
-            DenialCode::PathEscape => node.params.iter().find_map(|(name, value)| {
-                let alone = Map::from_iter([(name.clone(), value.clone())]);
-                let denied = gate.judge(node.tool.as_deref()?, alone.into(), 0)?;
-                (denied.code == denial.code).then_some(name.as_str())
-            }),
-            _ => None,
-        };
-        let place = match param {
-            Some(name) => pointer(file, node, &format!("params/{name}")),
-            None => pointer(file, node, "tool"),
-        };
-        found.push(file.found(CODE, node.id.as_str(), &place, &what, &fix));
+    let parts = with_settings(config, |settings| Part::ALL.map(|part| (part, part.nodes(plan, settings))));
+    let mut found = Vec::new();
+    for (part, nodes) in &parts {
+        found.extend(over_intent(file, *part, nodes, intent));
+        for (of, node) in nodes {
+            let Some(denial) = gate.denial(node) else { continue };
+            // A fallback that changes nothing about it is told of with the node.
+            if *part == Part::Fallback && gate.denial(of).as_ref() == Some(&denial) {
+                continue;
+            }
+            let (param, fix) = param_and_fix(&gate, node, &denial);
+            let what = format!("would be denied{}: {}", part.text(), denial.operator);
+            let place = match param {
+                Some(name) if *part == Part::Own => pointer(file, of, &format!("params/{name}")),
+                _ => pointer(file, of, part.place()),
+            };
+            found.push(file.found(CODE, of.id.as_str(), &place, &what, &fix));
+        }
     }
     found
+}
+
+/// The part of a node that makes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Own,
+    Fallback,
+    Undo,
+}
+
+impl Part {
+    const ALL: [Part; 3] = [Part::Own, Part::Fallback, Part::Undo];
+
+    /// Each node that has this part, with the node that makes its call.
+    fn nodes<'p>(self, plan: &'p Plan, settings: &Settings<'_>) -> Vec<(&'p Node, Node)> {
+        let calling = |node: &Node| match self {
+            Part::Own => Some(node.clone()),
+            Part::Fallback => with_fallback(node, settings),
+            Part::Undo => undoing(node, settings),
+        };
+        plan.nodes.iter().filter_map(|node| Some((node, calling(node)?))).collect()
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Part::Own => "",
+            Part::Fallback => " in its fallback",
+            Part::Undo => " in its undo",
+        }
+    }
+
+    fn place(self) -> &'static str {
+        match self {
+            Part::Own => "tool",
+            Part::Fallback => "fallback",
+            Part::Undo => "undo",
+        }
+    }
+}
+
+/// The parameter that is denied, if one is, and the fix.
+fn param_and_fix<'n>(gate: &Gate<'_>, node: &'n Node, denial: &Denial) -> (Option<&'n str>, String) {
+    let tool = node.tool.as_deref().and_then(|name| gate.tools.get(name));
+    let url = tool.and_then(|tool| bad_url(tool, &node.params, &gate.policy.egress));
+    let fix = fix(denial, gate.scope, url.as_ref().map(|(_, fault)| fault));
+    let param = match denial.code {
+        DenialCode::EgressForbidden => url.map(|(name, _)| name),
+        // The parameter that the gate would deny by itself.
+        DenialCode::PathEscape | DenialCode::ParamPolicy => node.params.iter().find_map(|(name, value)| {
+            let alone = Map::from_iter([(name.clone(), value.clone())]);
+            let denied = gate.judge(node.tool.as_deref()?, alone.into(), 0)?;
+            (denied.code == denial.code).then_some(name.as_str())
+        }),
+        _ => None,
+    };
+    (param, fix)
 }
 
 struct Gate<'a> {
@@ -111,17 +165,19 @@ impl Gate<'_> {
     }
 }
 
-/// Reports the nodes with an impact above the intent.
-fn over_intent(file: &PlanFile, plan: &Plan, intent: u8) -> Option<Finding> {
-    let over = plan.nodes.iter().filter(|node| node.tool.is_some() && node.reach().impact > intent);
-    let over: Vec<&Node> = over.collect();
-    let [first, others @ ..] = over.as_slice() else { return None };
-    let impact = first.reach().impact;
-    let most = over.iter().map(|node| node.reach().impact).max().unwrap_or(impact);
-    let others = others_text(others);
-    let what = format!("would be denied: impact {impact} is above --intent {intent}{others}");
+/// Reports the calls of one part with an impact above the intent.
+fn over_intent(file: &PlanFile, part: Part, nodes: &[(&Node, Node)], intent: u8) -> Option<Finding> {
+    let calls = nodes.iter().filter(|(_, node)| node.tool.is_some());
+    let impacts = calls.map(|(of, node)| (*of, node.reach().impact));
+    // What the node itself needs suffices for the rest of it.
+    let is_over = |of: &Node, impact| impact > intent && (part == Part::Own || impact > of.reach().impact);
+    let over: Vec<(&Node, u8)> = impacts.filter(|(of, impact)| is_over(of, *impact)).collect();
+    let [(first, impact), others @ ..] = over.as_slice() else { return None };
+    let most = over.iter().map(|(_, impact)| impact).max().unwrap_or(impact);
+    let (others, part_text) = (others_text(others), part.text());
+    let what = format!("would be denied{part_text}: impact {impact} is above --intent {intent}{others}");
     let fix = format!("if this is intended, run it with --intent {most}");
-    Some(file.found(CODE, first.id.as_str(), &pointer(file, first, "tool"), &what, &fix))
+    Some(file.found(CODE, first.id.as_str(), &pointer(file, first, part.place()), &what, &fix))
 }
 
 /// JSON pointer to a part of a node in the plan file.
@@ -131,8 +187,8 @@ fn pointer(file: &PlanFile, node: &Node, part: &str) -> String {
     at.map(|at| format!("/nodes/{at}/{part}")).unwrap_or_default()
 }
 
-fn others_text(others: &[&Node]) -> String {
-    let named: Vec<&str> = others.iter().take(NAMED_MAX).map(|node| node.id.as_str()).collect();
+fn others_text(others: &[(&Node, u8)]) -> String {
+    let named: Vec<&str> = others.iter().take(NAMED_MAX).map(|(node, _)| node.id.as_str()).collect();
     match others.len() {
         0 => String::new(),
         many if many > NAMED_MAX => format!("; so would {} and {} more", named.join(", "), many - NAMED_MAX),

@@ -81,7 +81,6 @@ const PAGES: &[(&str, &str)] = &[
     page!("V32"),
     page!("V33"),
     page!("W01"),
-    page!("W02"),
     page!("W03"),
     page!("W04"),
     page!("W05"),

@@ -127,7 +127,9 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs, mut root: Command) -> Res
         })?;
     }
     record_write_result(asked.print_long_help());
+    // The page `answer` is about answers of models, not of this command; `ostler help F01` shows it.
     if let [name] = args.asked.as_slice()
+        && name != "answer"
         && let Some(page) = error_pages::page(name)
     {
         Out::new().raw(format!("\n{page}").as_bytes());

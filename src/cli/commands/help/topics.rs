@@ -49,12 +49,14 @@ fn run_status(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Queued => "no attempt has begun, or no process executes it: `ostler resume`",
         RunStatus::Running => "attempts run, or run as soon as a slot is free",
-        RunStatus::Waiting => "waits for a person, for credits, for a timer or for the rate of a model",
+        RunStatus::Waiting => {
+            "waits for a person, an answer from outside, credits, a timer or the rate of a model"
+        }
         RunStatus::Suspended => "only `ostler resume RUN` continues it",
         RunStatus::Succeeded => "closed: every output is there",
         RunStatus::Concluded => "closed: a reflection ended it early with what it had",
-        RunStatus::Failed => "closed: an output cannot be produced",
-        RunStatus::Cancelled => "closed: a person, a deadline or the gate ended it",
+        RunStatus::Failed => "closed: an output cannot be produced, also after a rejection or silence",
+        RunStatus::Cancelled => "closed: `ostler cancel`, an interjection, a deadline or the gate ended it",
         RunStatus::Quarantined => "damaged: `ostler doctor --repair` set it apart; it never continues",
     }
 }
@@ -67,7 +69,9 @@ fn node_state(state: DisplayState) -> &'static str {
         DisplayState::Held => "an interjection holds the run",
         DisplayState::Running => "an attempt runs",
         DisplayState::Draining => "was stopped while it changes the world; the attempt runs to its end",
-        DisplayState::Waiting => "a person has to answer: `ostler approvals` (in records: waiting_human)",
+        DisplayState::Waiting => {
+            "a person (`ostler approvals`) or `ostler answer` has to answer (records: waiting_human)"
+        }
         DisplayState::Retrying => "failed; a retry or a patch follows (in records: failed_retryable)",
         DisplayState::Executed => "final: its result passed its contract",
         DisplayState::Failed => "final: its attempts are exhausted",

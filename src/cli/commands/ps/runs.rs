@@ -6,7 +6,7 @@ use ostler_server::wire::{ClientList, ClientRow, RunLine, RunList, Waiting};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::Failure;
-use crate::cli::output::approval::{deadline_text, dependents, is_expired, opened_by};
+use crate::cli::output::approval::{budget_answers, deadline_text, dependents, is_expired, opened_by};
 use crate::cli::output::cells::fit;
 use crate::cli::output::hints::{DigestSource, answer_commands};
 use crate::cli::output::labels::short_id;
@@ -176,7 +176,10 @@ fn waiting_lines(run: &str, waiting: &Waiting, takes_answers: bool, out: &Out) -
     let text = format!("  {node} {waits}{silence}{}", dependents(&waiting.blocks));
     let answers = match !takes_answers || is_expired(waiting.deadline_ms) {
         true => Vec::new(),
-        false => answer_commands(run, node, &waiting.ask, seen),
+        false => match &waiting.over_budget {
+            Some(short) => budget_answers(run, node, short).into(),
+            None => answer_commands(run, node, &waiting.ask, seen),
+        },
     };
     let most = if waiting.id.is_none() { usize::MAX } else { 1 };
     let answer = answers.into_iter().take(most);

@@ -9,6 +9,7 @@ use ostler_server::wire::{CallBudgetView, DiagnosisView, ListView, Summary};
 use crate::cli::output::cells::{fit, width};
 use crate::cli::output::labels::{self, short_id};
 use crate::cli::output::summary::{INTERRUPTED, Page};
+use crate::cli::output::terminal::Style;
 use crate::cli::output::units::{dollars, elapsed, plural};
 
 const ROUNDS_MAX: usize = 20;
@@ -32,6 +33,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
         let text = format!("  absent         {} (ruled out by a guard)", summary.absent.join(", "));
         lines.push(fit(&text, page.columns));
     }
+    lines.extend(left_out_line(page, summary));
     lines.extend(undo_lines(page, summary));
     if summary.cost > 0 {
         let budget = summary.budget.map(|budget| format!(" of {budget}")).unwrap_or_default();
@@ -57,6 +59,14 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
         lines.extend(schedule_lines(page, summary));
     }
     lines
+}
+
+/// Warns of results that are shorter than what their programs printed.
+fn left_out_line(page: &Page<'_>, summary: &Summary) -> Option<String> {
+    let nodes: Vec<String> =
+        summary.left_out.iter().map(|(node, left_out)| format!("{node} ({left_out} bytes)")).collect();
+    let text = format!("  left out       of what programs printed: {}", nodes.join(", "));
+    (!nodes.is_empty()).then(|| page.out.styled(Style::Warning, &fit(&text, page.columns)))
 }
 
 /// Most expanded nodes with a line.

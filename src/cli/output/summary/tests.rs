@@ -79,6 +79,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         waits: Vec::new(),
         lists: BTreeMap::new(),
         absent: Vec::new(),
+        left_out: BTreeMap::new(),
         undo: None,
         waiting,
         blocked_by: None,
