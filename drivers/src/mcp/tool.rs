@@ -186,7 +186,8 @@ impl Tool for McpTool {
     }
 
     fn workspace_use(&self) -> WorkspaceUse {
-        WorkspaceUse { reads: true, writes: self.server.config.writes_files() }
+        // What it reads counts as strangers' unless the operator trusts it: then what it reads is trusted too.
+        WorkspaceUse { reads: false, writes: self.server.config.writes_files() }
     }
 
     fn sends_out(&self) -> bool {
