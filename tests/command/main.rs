@@ -8,6 +8,7 @@ mod approvals;
 mod bad_plans;
 mod bound_files;
 mod budgets;
+mod cage;
 mod check;
 mod clients;
 mod conversations;
