@@ -2,6 +2,7 @@
 //! keep them out; but only the gate decides what a plan may do, so no program may approve its own steps or open runs.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{Request, State};
@@ -48,7 +49,7 @@ enum Origin {
     Child,
     /// The process cannot be inspected, for example because it has ended. It may belong to a step, so it counts as one.
     Unknown,
-    /// A step of a run of the process has started it.
+    /// A step of a run, of this process or another, has started it.
     Within,
 }
 
@@ -108,14 +109,15 @@ pub(crate) async fn refuse_from_within(
     Problem::new(StatusCode::FORBIDDEN, "asked_from_within", what).into_response()
 }
 
-/// The origin of a process: whether it or an ancestor has a mark of the process, or descends from it. Reads `/proc`;
+/// The origin of a process: whether it or an ancestor has the mark of a step, or descends from this process. Reads `/proc`;
 /// without it, every process is from outside.
 fn origin(pid: Option<i32>, is_own: bool) -> Origin {
     if !cfg!(target_os = "linux") {
         return Origin::Outside;
     }
     let this = std::process::id() as i32;
-    let mark = format!("{CALL_MARK}={this}-");
+    // Where this process is itself part of a step, so is all around it.
+    let around = std::env::var_os(CALL_MARK).unwrap_or_default();
     let Some(peer) = pid.and_then(Seen::of).filter(|peer| peer.lives) else { return Origin::Unknown };
     if peer.pid == this {
         return Origin::Outside;
@@ -126,7 +128,7 @@ fn origin(pid: Option<i32>, is_own: bool) -> Origin {
     let mut seen = peer;
     for _ in 0..ANCESTORS_MAX {
         let Seen { pid, parent, ref environment, .. } = seen;
-        if environment.as_ref().is_some_and(|it| marks(it, &mark)) {
+        if environment.as_ref().is_some_and(|it| is_marked(it, around.as_bytes())) {
             return Origin::Within;
         }
         if parent == this {
@@ -150,8 +152,11 @@ fn origin(pid: Option<i32>, is_own: bool) -> Origin {
     Origin::Unknown
 }
 
-fn marks(environment: &[u8], mark: &str) -> bool {
-    environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(mark.as_bytes()))
+/// Whether an environment has the mark of a step other than the one `around`.
+fn is_marked(environment: &[u8], around: &[u8]) -> bool {
+    let entries = environment.split(|byte| *byte == 0);
+    let mut marks = entries.filter_map(|entry| entry.strip_prefix(CALL_MARK.as_bytes())?.strip_prefix(b"="));
+    marks.any(|mark| !mark.is_empty() && mark != around)
 }
 
 struct Seen {
@@ -220,7 +225,8 @@ mod tests {
             ("exec env -i /bin/sh -c 'echo $$; read line'", &own, Origin::Child),
             ("env -i /bin/sh -c 'echo $$; read line'; true", &own, Origin::Within),
             (ORPHAN, &own, Origin::Within),
-            (ORPHAN, "1-0-0@", Origin::Outside),
+            (ORPHAN, "1-0-0@", Origin::Within),
+            (ORPHAN, "", Origin::Outside),
         ] {
             let (mut child, pid) = staying(script, mark);
             let input = child.stdin.take();

@@ -323,9 +323,12 @@ fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HumanD
 impl Config {
     /// The configuration of the built-in tools, with the cage of their programs.
     pub(crate) fn tool_config(&self) -> ToolConfig {
-        let hide = user_folder().into_iter().collect();
-        let sandbox = SandboxConfig { hide, ..self.sandbox.clone() };
-        ToolConfig { sandbox, ..self.tools.clone() }
+        ToolConfig { sandbox: self.cage_config(), ..self.tools.clone() }
+    }
+
+    /// `[sandbox]` for every cage of this process: without what no program may see.
+    pub(crate) fn cage_config(&self) -> SandboxConfig {
+        SandboxConfig { hide: user_folder().into_iter().collect(), ..self.sandbox.clone() }
     }
 
     /// Gate policy for these tools.
@@ -355,7 +358,7 @@ impl Config {
     ///
     /// See [`McpServers::read`].
     pub fn with_servers(self, data: Option<&Path>) -> std::io::Result<Config> {
-        let servers = McpServers::read(&self.mcp, &self.sandbox, &self.folder, data)?;
+        let servers = McpServers::read(&self.mcp, &self.cage_config(), &self.folder, data)?;
         Ok(Config { servers, ..self })
     }
 

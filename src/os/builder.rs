@@ -246,7 +246,7 @@ impl OstlerBuilder {
     async fn servers(&self, data: Option<&Path>) -> Result<McpServers, StartError> {
         let config = &self.config;
         let servers = match config.servers.is_empty() {
-            true => McpServers::read(&config.mcp, &config.sandbox, &config.folder, data)
+            true => McpServers::read(&config.mcp, &config.cage_config(), &config.folder, data)
                 .map_err(StartError::Mcp)?,
             false => config.servers.clone(),
         };

@@ -322,6 +322,21 @@ fn programs_that_outlive_their_process_are_ended_by_the_next() {
 }
 
 #[test]
+fn temporary_files_of_a_killed_process_are_removed_by_the_next() {
+    let world = with_left();
+    let script = "echo secret > $TMPDIR/file; echo $TMPDIR > new; mv new where; exec sleep 1000";
+    let argv = serde_json::json!({"argv": ["sh", "-c", script]});
+    world.file("left.yaml", &format!("id: left\nnodes:\n  - {{id: act, tool: shell.run, params: {argv}}}\n"));
+    let run = world.start(RUN_LEFT);
+    let folder = until_lines(&world, "where", 1).remove(0);
+    run.signal("KILL");
+    run.end();
+    assert!(std::path::Path::new(&folder).join("file").exists());
+    world.ostler("ps").exits(0);
+    assert!(!std::path::Path::new(&folder).exists(), "{folder} is still there");
+}
+
+#[test]
 fn a_second_interrupt_leaves_no_program_running() {
     let world = with_left();
     let mut run = world.start(RUN_LEFT);

@@ -8,6 +8,7 @@ mod approvals;
 mod bad_plans;
 mod bound_files;
 mod budgets;
+mod cage;
 mod callbacks;
 mod check;
 mod clients;

@@ -50,6 +50,11 @@ pub(super) fn command(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Re
     for (path, writes) in shown {
         show(&mut command, path, writes);
     }
+    // Programs know the folders by these names too. A link within a shown folder is there with it.
+    let is_shown = |path: &Path| spec.read.iter().chain(&spec.write).any(|shown| path.starts_with(shown));
+    for (path, target) in spec.links.iter().filter(|(path, _)| !is_shown(path)) {
+        command.arg("--symlink").arg(target).arg(path);
+    }
     for path in &spec.hide {
         command.args([OsStr::new("--tmpfs"), path.as_os_str(), OsStr::new("--remount-ro"), path.as_os_str()]);
     }

@@ -128,7 +128,8 @@ pub(crate) fn end_groups_of(owner: &str) -> Vec<i32> {
     found
 }
 
-fn owned_prefix(owner: &str) -> String {
+/// Begins the names of what calls of a data folder make outside of it.
+pub(crate) fn owned_prefix(owner: &str) -> String {
     let digest = blake3::hash(owner.as_bytes()).to_hex();
     format!("{PREFIX}{}-", &digest[..16])
 }

@@ -57,9 +57,18 @@ const REFUSED: &[i64] = &[
     libc::SYS_vhangup,
     // Objects of the whole machine, which have no path.
     libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
     libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
     libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
     libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
     OPEN_TREE_ATTR,
 ];
 
@@ -76,7 +85,26 @@ const MISSING: &[i64] = &[
     // Their flags are in memory, where no filter sees them. `clone` and `openat` have them in a register.
     libc::SYS_clone3,
     libc::SYS_openat2,
+    // Watches files of a folder that a program cannot read: Landlock has no right for it.
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_add_watch,
 ];
+
+/// Refused for any other process than the caller, by its id in this argument: limits, and what the processor does for it.
+const OF_ITSELF: &[(i64, u8)] = &[
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_migrate_pages, 0),
+    (libc::SYS_move_pages, 0),
+];
+
+/// What means all processes of the user, in the first argument of these calls.
+const OF_USER: &[(i64, u64)] = &[(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
 
 /// Changes of files that go by no right of Landlock: modes, owners, times, attributes.
 const METADATA: &[i64] = &[
@@ -105,6 +133,10 @@ const FILE_SETATTR: i64 = 469;
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[i64] =
     &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_kexec_file_load, libc::SYS_modify_ldt];
+#[cfg(target_arch = "x86_64")]
+const MISSING_HERE: &[i64] = &[libc::SYS_inotify_init];
+#[cfg(not(target_arch = "x86_64"))]
+const MISSING_HERE: &[i64] = &[];
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[i64] = &[];
 
@@ -134,8 +166,7 @@ pub(super) fn install(network: bool, observes: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The filters as bytes, for a program that installs them itself. `alone`: the program has namespaces of its own, so that local
-/// sockets lead nowhere.
+/// The filters as bytes, for a program that installs them itself, in a network namespace of its own unless it has the network.
 pub(super) fn bytes(network: bool, observes: bool) -> Result<Vec<Vec<u8>>, String> {
     let bytes = |program: BpfProgram| program.iter().flat_map(instruction).collect();
     Ok(programs(network, observes, !network)?.into_iter().map(bytes).collect())
@@ -146,9 +177,10 @@ fn instruction(line: &sock_filter) -> Vec<u8> {
     [&code.to_ne_bytes()[..], &[*jt, *jf], &k.to_ne_bytes()[..]].concat()
 }
 
+/// `alone`: the program has a network of its own, with nobody else in it.
 fn programs(network: bool, observes: bool, alone: bool) -> Result<[BpfProgram; 2], String> {
     let refused = refused(network, observes, alone).map_err(|error| error.to_string())?;
-    let missing: Rules = MISSING.iter().map(|call| (*call, Vec::new())).collect();
+    let missing: Rules = MISSING.iter().chain(MISSING_HERE).map(|call| (*call, Vec::new())).collect();
     Ok([compiled(refused, libc::EPERM)?, compiled(missing, libc::ENOSYS)?])
 }
 
@@ -192,7 +224,8 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
         ])?;
         rules.insert(libc::SYS_socket, vec![others, raw]);
     } else if alone {
-        let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(family);
+        // No local ones: a namespace does not separate those that have a path.
+        let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(family);
         rules.insert(
             libc::SYS_socket,
             vec![SeccompRule::new(families.into_iter().collect::<Result<_, _>>()?)?],
@@ -200,9 +233,13 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
     } else {
         rules.insert(libc::SYS_socket, Vec::new());
     }
-    if !alone {
-        // Such a socket of a pair can be connected anew, to any name.
-        rules.insert(libc::SYS_socketpair, vec![SeccompRule::new(vec![datagrams])?]);
+    // Such a socket of a pair can be connected anew, to any name.
+    rules.insert(libc::SYS_socketpair, vec![SeccompRule::new(vec![datagrams])?]);
+    for (call, argument) in OF_ITSELF {
+        rules.entry(*call).or_default().push(SeccompRule::new(vec![when(*argument, Op::Ne, 0)?])?);
+    }
+    for (call, user) in OF_USER {
+        rules.entry(*call).or_default().push(SeccompRule::new(vec![when(0, Op::Eq, *user)?])?);
     }
     set_user_id_refused(&mut rules)?;
     let namespaces: Result<Vec<_>, _> = (0..64)

@@ -16,6 +16,7 @@ mod mounts;
 mod paths;
 #[cfg(target_os = "linux")]
 mod privileges;
+mod resolver;
 #[cfg(target_os = "linux")]
 mod rules;
 mod rungs;
@@ -26,6 +27,6 @@ pub use helper::{HELPER_COMMAND, enter};
 pub use paths::{SYSTEM_READ, writable};
 pub use rungs::{Reached, reached};
 
-pub(crate) use call_group::{CallGroup, end_groups_of};
+pub(crate) use call_group::{CallGroup, end_groups_of, owned_prefix};
 pub(crate) use helper::Report;
-pub(crate) use spec::{CageSpec, CagedCall, Cages};
+pub(crate) use spec::{CageSpec, CagedCall, Cages, random_word};

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use super::resolver::Resolver;
+
 /// What every program may read and execute: libraries, programs, and settings of the system that hold no secrets. What is missing on
 /// a machine is left out.
 pub const SYSTEM_READ: [&str; 51] = [
@@ -90,14 +92,15 @@ pub fn writable(workspace: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// What belongs to the user and every program may read all the same: settings of git, and the folders of the search path.
-pub(super) fn of_user(search_path: &OsStr) -> Vec<PathBuf> {
-    let home = std::env::home_dir().filter(|home| home.is_absolute());
+/// Nothing where programs write: they may have put it there, and see it if it lies in the workspace.
+pub(super) fn of_user(search_path: &OsStr, home: Option<&Path>, resolver: &mut Resolver) -> Vec<PathBuf> {
     let settings = home.iter().flat_map(|home| GIT_SETTINGS.map(|file| home.join(file)));
-    let is_private = |folder: &Path| home.as_ref().is_some_and(|home| home.starts_with(folder));
-    let programs =
-        std::env::split_paths(search_path).filter(|folder| folder.is_absolute() && !is_private(folder));
-    let programs = programs.filter(|folder| !SYSTEM_READ.iter().any(|system| folder.starts_with(system)));
-    let mut all: Vec<PathBuf> = settings.chain(programs).filter(|path| path.exists()).collect();
+    let programs = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
+    let home = home.and_then(|home| home.canonicalize().ok());
+    let is_private = |found: &Path| home.as_ref().is_some_and(|home| home.starts_with(found));
+    let is_system = |found: &Path| SYSTEM_READ.iter().any(|system| found.starts_with(system));
+    let mut all: Vec<PathBuf> = settings.chain(programs).filter_map(|path| resolver.find(&path)).collect();
+    all.retain(|found| !is_private(found) && !is_system(found) && !resolver.is_written(found));
     all.sort();
     all.dedup();
     all

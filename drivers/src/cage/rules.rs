@@ -1,13 +1,16 @@
 //! Rules of Landlock.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
-use super::paths::{DEVICES, MACHINE_READ};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+
+use super::paths::{DEVICES, MACHINE_READ, SYSTEM_READ};
 use super::spec::CageSpec;
 
 /// The version whose rights are all asked for: the first that scopes signals and abstract sockets.
@@ -34,30 +37,47 @@ fn ruleset(spec: &CageSpec) -> Result<RulesetStatus, RulesetError> {
     let read = AccessFs::from_read(ASKED);
     let shown = spec.read.iter().map(|path| path.as_path());
     let mut rules = ruleset.create()?;
-    for path in shown.chain(MACHINE_READ.iter().map(Path::new)).chain([Path::new("/proc/self")]) {
-        rules = allow(rules, path, read)?;
+    for path in shown {
+        rules = allow(rules, open(path), read)?;
+    }
+    for path in MACHINE_READ.iter().map(Path::new).chain([Path::new("/proc/self")]) {
+        rules = allow(rules, of_system(path), read)?;
     }
     for path in &spec.write {
-        rules = allow(rules, path, all & !AccessFs::IoctlDev)?;
+        rules = allow(rules, open(path), all & !AccessFs::IoctlDev)?;
     }
     for device in DEVICES {
         rules = allow(
             rules,
-            Path::new(device),
+            of_system(Path::new(device)),
             AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev,
         )?;
     }
     Ok(rules.restrict_self()?.ruleset)
 }
 
+/// Opens what a cage shows. Outside of the system's folders its paths have no links: one that is there now was put there meanwhile.
+fn open(path: &Path) -> Option<OwnedFd> {
+    if SYSTEM_READ.iter().any(|system| path == Path::new(system)) {
+        return of_system(path);
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
+}
+
+fn of_system(path: &Path) -> Option<OwnedFd> {
+    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
 /// Allows access beneath a path. What is not there is left out.
 fn allow(
     rules: RulesetCreated,
-    path: &Path,
+    opened: Option<OwnedFd>,
     access: landlock::BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
-    let Ok(opened) = PathFd::new(path) else { return Ok(rules) };
-    let is_folder = path.is_dir();
+    let Some(opened) = opened else { return Ok(rules) };
+    let is_folder =
+        fstat(&opened).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
     let access = if is_folder { access } else { access & AccessFs::from_file(ASKED) };
     rules.add_rule(PathBeneath::new(opened, access))
 }

@@ -1,5 +1,6 @@
 //! What a cage allows, decided before the program starts. The helper enforces it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{CallLimits, SandboxConfig};
 use super::helper::HELPER_COMMAND;
+use super::resolver::Resolver;
 use super::rungs::{Reached, reached};
 use super::{paths, rungs};
 use crate::tool::DataFolder;
@@ -48,6 +50,8 @@ pub(crate) struct CageSpec {
     pub(super) nonce: String,
     pub(super) read: Vec<PathBuf>,
     pub(super) write: Vec<PathBuf>,
+    /// Links that lead to what is shown, with what they say.
+    pub(super) links: BTreeMap<PathBuf, PathBuf>,
     /// Folders and files that are not there for the program.
     pub(super) hide: Vec<PathBuf>,
     /// Folders that the program may change and not move away.
@@ -93,26 +97,31 @@ impl Cages {
             return Ok(None);
         };
         let mut spec = self.spec(call, rung, helper, bubblewrap.unwrap_or_default());
-        spec.nonce = nonce()?;
+        spec.nonce = format!("ostler-sandbox-{}", random_word()?);
         Ok(Some(spec))
     }
 
     fn spec(&self, call: CagedCall<'_>, rung: CageRung, helper: PathBuf, bubblewrap: PathBuf) -> CageSpec {
         let CagedCall { workspace, writes, impact, effect } = call;
         let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        let mut resolver = Resolver::new(paths::writable(&workspace, &self.write).into_iter());
+        let more: Vec<PathBuf> = self.write.iter().filter_map(|path| resolver.find(path)).collect();
         let write = match (impact, writes) {
             (0, _) => Vec::new(),
-            (_, false) => self.write.clone(),
-            (_, true) => paths::writable(&workspace, &self.write),
+            (_, false) => more,
+            (_, true) => paths::writable(&workspace, &more),
         };
         let search_path = std::env::var_os("PATH").unwrap_or_default();
+        let home = std::env::home_dir().filter(|home| home.is_absolute());
         let mut read: Vec<PathBuf> = paths::SYSTEM_READ.iter().map(PathBuf::from).collect();
-        read.extend(paths::of_user(&search_path));
-        read.extend(self.config.read.iter().cloned());
+        read.retain(|path| path.exists());
+        read.extend(paths::of_user(&search_path, home.as_deref(), &mut resolver));
+        read.extend(self.config.read.iter().filter_map(|path| resolver.find(path)));
         read.extend(paths::repository(&workspace));
         read.push(workspace.clone());
-        read.retain(|path| path.exists());
-        let is_shown = |path: &PathBuf| read.iter().chain(&write).any(|shown| path.starts_with(shown));
+        let shown: Vec<PathBuf> =
+            read.iter().chain(&write).filter_map(|path| path.canonicalize().ok()).collect();
+        let is_shown = |path: &PathBuf| shown.iter().any(|shown| path.starts_with(shown));
         let data = self.data.iter().cloned().chain([workspace.join(".ostler")]);
         let data = data.chain(self.config.hide.iter().filter_map(|path| path.canonicalize().ok()));
         let mut hide: Vec<PathBuf> = data.filter(|data| data.is_dir()).filter(is_shown).collect();
@@ -129,6 +138,7 @@ impl Cages {
             nonce: String::new(),
             read,
             write,
+            links: resolver.into_links(),
             hide,
             pin,
             freeze,
@@ -151,6 +161,7 @@ impl CageSpec {
             nonce: "trial".to_owned(),
             read: paths::SYSTEM_READ.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
             write: Vec::new(),
+            links: BTreeMap::new(),
             hide: Vec::new(),
             pin: Vec::new(),
             freeze: Vec::new(),
@@ -174,7 +185,8 @@ impl CageSpec {
     }
 
     pub(crate) fn allow_writing(mut self, path: &Path) -> CageSpec {
-        self.write.push(path.to_owned());
+        // A cage opens no links.
+        self.write.push(path.canonicalize().unwrap_or_else(|_| path.to_owned()));
         self
     }
 
@@ -199,10 +211,10 @@ impl CageSpec {
 }
 
 /// A word that no program can guess.
-fn nonce() -> Result<String, Failure> {
+pub(crate) fn random_word() -> Result<String, Failure> {
     let mut bytes = [0_u8; 16];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))
         .map_err(|error| transient(format!("cannot read /dev/urandom: {error}")))?;
-    Ok(format!("ostler-sandbox-{:032x}", u128::from_le_bytes(bytes)))
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
 }

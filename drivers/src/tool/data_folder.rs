@@ -12,6 +12,7 @@ use std::{fs, io};
 
 use super::pid_files::{PidFile, PidFiles};
 use super::process_tree::{Process, ProcessTree, kill, process, processes};
+use super::temporary_folder::TemporaryFolder;
 use crate::cage::end_groups_of;
 
 pub(super) const DATA_FOLDER_ENTRIES: [&str; 3] = ["journal", "format", "lock"];
@@ -114,8 +115,9 @@ impl DataFolder {
             begun.elapsed()
         };
         let ended = self.terminate_each(|| self.left(&mut leaders), kill, wait)?;
-        // The pid files are stale now.
+        // The pid files are stale now, and nobody uses the temporary files.
         self.pid_files().clear();
+        TemporaryFolder::remove_all_of(&self.id);
         Ok(ended)
     }
 

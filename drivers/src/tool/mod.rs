@@ -22,6 +22,7 @@ mod process_tree;
 mod progress;
 mod shell_run;
 mod sub_agent;
+mod temporary_folder;
 mod text;
 mod text_render;
 mod text_search;

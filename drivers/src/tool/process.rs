@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -22,6 +21,7 @@ use tokio::sync::oneshot;
 
 use super::data_folder::DataFolder;
 use super::process_tree::{Leader, MARK, ProcessTree};
+use super::temporary_folder::TemporaryFolder;
 use super::tool_spec::{crash, structural, transient};
 use super::workspace::is_out_of_resources;
 use crate::cage::{CageSpec, CallGroup, Report};
@@ -216,8 +216,8 @@ impl Prepared {
                 check_program(folder, &file).map_err(|error| not_started(program, &error))?;
                 let mut cage = cage.clone();
                 if !cage.observes() {
-                    let made = temporary.insert(TemporaryFolder::make(cage.nonce())?);
-                    cage = cage.allow_writing(&made.0);
+                    let made = temporary.insert(TemporaryFolder::make(owner)?);
+                    cage = cage.allow_writing(made.path());
                 }
                 group = CallGroup::make(owner, cage.limits());
                 cage = cage.in_groups(group.as_ref().map(CallGroup::entrances).unwrap_or_default());
@@ -234,7 +234,7 @@ impl Prepared {
         if cage.is_some() {
             command.env_remove("TMPDIR");
         }
-        command.envs(temporary.iter().map(|folder| ("TMPDIR", folder.0.as_path())));
+        command.envs(temporary.iter().map(|folder| ("TMPDIR", folder.path())));
         let tree = ProcessTree::of_call(owner);
         command.envs(environment.iter().map(|(name, value)| (name, value))).env(MARK, tree.mark());
         command.current_dir(folder.place()).process_group(0);
@@ -256,28 +256,6 @@ impl Prepared {
         };
         let process = Leader::new(Pid::from_child(&child));
         Ok(Begun { child, process, tree, group, temporary })
-    }
-}
-
-/// A folder for the temporary files of a call. Removed on drop.
-#[derive(Debug)]
-struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn make(name: &str) -> Result<TemporaryFolder, Failure> {
-        let path = std::env::temp_dir().join(name);
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        let failed =
-            |error| transient(format!("cannot make the temporary folder {}: {error}", path.display()));
-        made.map_err(failed)?;
-        Ok(TemporaryFolder(path))
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        // What the program left without the right to enter stays.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -162,6 +162,30 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         0,
         "python3 -c 'import ctypes,os;l=ctypes.CDLL(None);l.setns(os.open(\"/proc/%s/ns/mnt\"%os.environ[\"VICTIM\"],0),0)==0 and print(\"ESCAPED\")'",
     ),
+    said(
+        "limits another process",
+        0,
+        "python3 -c 'import resource,os;resource.prlimit(int(os.environ[\"VICTIM\"]),resource.RLIMIT_FSIZE,(0,0));print(\"ESCAPED\")'",
+    ),
+    said("slows another process", 0, "renice -n 19 -p $VICTIM && echo ESCAPED"),
+    said("slows all processes of the user", 0, "renice -n 1 -u $(id -u) && echo ESCAPED"),
+    said("lets another process wait for the disk", 0, "ionice -c3 -p $VICTIM && echo ESCAPED"),
+    said("keeps another process on one processor", 0, "taskset -p 1 $VICTIM && echo ESCAPED"),
+    said(
+        "reads memory that others share",
+        0,
+        "python3 -c 'import ctypes,os;l=ctypes.CDLL(None);l.shmat.restype=ctypes.c_ssize_t;l.shmat(int(os.environ[\"SEGMENT\"]),None,0)!=-1 and print(\"ESCAPED\")'",
+    ),
+    said(
+        "removes a queue of messages",
+        0,
+        "python3 -c 'import ctypes;l=ctypes.CDLL(None,use_errno=True);l.mq_unlink(b\"/none\");ctypes.get_errno()==2 and print(\"ESCAPED\")'",
+    ),
+    said(
+        "watches a folder outside",
+        0,
+        "python3 -c 'import ctypes,os;l=ctypes.CDLL(None);l.inotify_add_watch(l.inotify_init(),os.environ[\"OUT\"].encode(),0xfff)>0 and print(\"ESCAPED\")'",
+    ),
     // The kernel.
     said(
         "executes memory",
@@ -222,6 +246,16 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "connects to the control socket of the data folder",
         1,
         "python3 -c 'import socket;s=socket.socket(1);s.connect(\".ostler/control.sock\");s.send(b\"x\")'",
+    ),
+    heard(
+        "connects to a socket in the workspace",
+        0,
+        "python3 -c 'import socket;s=socket.socket(1);s.connect(\"sub/control.sock\");s.send(b\"x\")'",
+    ),
+    heard(
+        "sends to a socket in the workspace from one of a pair",
+        0,
+        "python3 -c 'import socket;a,b=socket.socketpair(1,2);a.connect(\"sub/datagrams\");a.send(b\"x\")'",
     ),
     heard(
         "sends to a socket from one of a pair",

@@ -7,6 +7,7 @@ mod attempts;
 mod limits;
 mod place;
 mod survivors;
+mod traps;
 
 use ostler_kernel::port::CageRung;
 

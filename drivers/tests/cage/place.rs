@@ -53,7 +53,9 @@ pub(crate) struct Place {
     rung: CageRung,
     victim: Child,
     listeners: Vec<UnixListener>,
-    datagrams: UnixDatagram,
+    datagrams: Vec<UnixDatagram>,
+    /// A segment of memory that this user's processes share; empty if there is none.
+    segment: String,
     udp: UdpSocket,
     tcp: TcpListener,
 }
@@ -70,6 +72,7 @@ impl Place {
         let ws = folder.path().join("ws");
         let data = ws.join(".ostler");
         std::fs::create_dir_all(data.join("journal")).unwrap();
+        std::fs::create_dir(ws.join("sub")).unwrap();
         for (path, text) in [
             (data.join("lock"), SECRET),
             (data.join("format"), ""),
@@ -96,18 +99,24 @@ impl Place {
         let listeners = vec![
             UnixListener::bind(out.path().join("control.sock")).unwrap(),
             UnixListener::bind(data.join("control.sock")).unwrap(),
+            UnixListener::bind(ws.join("sub/control.sock")).unwrap(),
             UnixListener::bind_addr(&address).unwrap(),
         ];
         listeners.iter().for_each(|it| it.set_nonblocking(true).unwrap());
-        let datagrams = UnixDatagram::bind(out.path().join("datagrams")).unwrap();
-        datagrams.set_nonblocking(true).unwrap();
+        let datagrams =
+            [out.path(), &ws.join("sub")].map(|it| UnixDatagram::bind(it.join("datagrams")).unwrap()).into();
+        let datagrams: Vec<UnixDatagram> = datagrams;
+        datagrams.iter().for_each(|it| it.set_nonblocking(true).unwrap());
+        let segment = Command::new("ipcmk").args(["-M", "4096"]).output();
+        let segment = segment.map_or_else(|_| String::new(), |it| String::from_utf8(it.stdout).unwrap());
+        let segment = segment.split_whitespace().next_back().unwrap_or_default().to_owned();
         let (udp, tcp) = (UdpSocket::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         udp.set_nonblocking(true).unwrap();
         tcp.set_nonblocking(true).unwrap();
         let temporary = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(temporary.path(), SECRET).unwrap();
         let shared_memory = Path::new("/dev/shm").join(name_of(&folder));
-        Place { folder, out, temporary, shared_memory, rung, victim, listeners, datagrams, udp, tcp }
+        Place { folder, out, temporary, shared_memory, rung, victim, listeners, datagrams, segment, udp, tcp }
     }
 
     pub(crate) fn ws(&self) -> PathBuf {
@@ -157,6 +166,7 @@ impl Place {
             ("TMP_SECRET", self.temporary.path().display().to_string()),
             ("SHM", self.shared_memory.display().to_string()),
             ("ABSTRACT", name_of(&self.folder)),
+            ("SEGMENT", self.segment.clone()),
             ("UDP", udp.to_string()),
             ("TCP", tcp.to_string()),
             // The first `python3` of a search path may be a script that looks for another.
@@ -172,7 +182,7 @@ impl Place {
         };
         let mut heard =
             self.listeners.iter().map(|it| it.accept().map_or_else(is_nothing, |_| true)).collect::<Vec<_>>();
-        heard.push(self.datagrams.recv(&mut [0; 8]).map_or_else(is_nothing, |_| true));
+        heard.extend(self.datagrams.iter().map(|it| it.recv(&mut [0; 8]).map_or_else(is_nothing, |_| true)));
         heard.push(self.udp.recv(&mut [0; 8]).map_or_else(is_nothing, |_| true));
         heard.push(self.tcp.accept().map_or_else(is_nothing, |_| true));
         heard.contains(&true)
@@ -212,6 +222,7 @@ impl Drop for Place {
         let _ = self.victim.kill();
         let _ = self.victim.wait();
         let _ = std::fs::remove_file(&self.shared_memory);
+        let _ = Command::new("ipcrm").args(["-m", &self.segment]).stderr(Stdio::null()).status();
     }
 }
 
