@@ -187,7 +187,7 @@ fn refused_by_gate(plan: &str, config: &str, bounds: &Bounds) -> Option<DenialCo
         let name = node.tool.as_deref().unwrap();
         let mut params = node.params.clone();
         for (param, of) in &node.param_refs {
-            let whole = json!({"files": ["a.txt"]});
+            let whole = json!({"files": ["a.txt"], "result": [["a.txt"]]});
             let steps = of.path.iter().flat_map(|path| path.split('.'));
             let value = steps.fold(&whole, |value, step| match step.parse::<usize>() {
                 Ok(index) => &value[index],

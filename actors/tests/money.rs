@@ -414,7 +414,7 @@ roles:
   planner:
     - answer: {answer: null, missing: null, steps: [
         {id: list, tool: fs.list, params: {path: .}, refs: [], after: [], why: null}]}
-      tokens: {input: 540, output: 100}
+      tokens: {input: 840, output: 100}
   reflect:
     - answer: {decision: continue, verdict: "one file", next: null, cancel: []}
       tokens: {input: 200, output: 100}
@@ -472,7 +472,7 @@ roles:
   planner:
     - answer: {answer: null, missing: null, steps: [
         {id: list, tool: fs.list, params: {path: none}, refs: [], after: [], why: null}]}
-      tokens: {input: 540, output: 100}
+      tokens: {input: 840, output: 100}
   micro:
     - answer: {decision: retry, tool: null, params: {path: .}, refs: null}
       tokens: {input: 200, output: 100}
@@ -495,8 +495,8 @@ fn thinking(folder: &Path, script: &str) -> Vec<Arc<dyn Tool>> {
     model(folder, config)
 }
 
-/// The first call reserves about 850 tokens and uses 640. What is left is too little for the reflection.
-const FOR_ONE_CALL: u64 = 900;
+/// The first call reserves about 1,150 tokens and uses 940. What is left is too little for the reflection.
+const FOR_ONE_CALL: u64 = 1_200;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_goal_run_is_raised_concludes_with_what_is_there_or_keeps_the_rules_of_its_mode() {
@@ -567,7 +567,7 @@ async fn the_micro_planner_asks_for_more_budget_like_any_call() {
     ended(&system, unasked).await;
     assert!(states(&system, unasked).await.contains("list failed"), "{}", states(&system, unasked).await);
     for run in [concluded, cancelled, unasked] {
-        assert_eq!(used(&system, run).await.tokens, 640);
+        assert_eq!(used(&system, run).await.tokens, 940);
     }
 }
 

@@ -60,7 +60,7 @@ async fn a_question_about_an_aggregator_shows_what_it_makes_a_text_of_and_a_yes_
         let view = system.view(run, None).await.unwrap();
         let fate = |node: &str| {
             let output = view.run.instance(&node.into()).unwrap().output.clone().unwrap();
-            json!({"state": "executed", "result": output.artifact.to_string()})
+            json!({"state": "executed", "result": output.artifact.to_string(), "error": ""})
         };
         let expected = json!({"template": text, "values": {"a": fate("a"), "b": fate("b")}});
         assert_eq!((Value::Object(asked.shown.params), asked.is_outdated), (expected, false));

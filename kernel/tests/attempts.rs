@@ -249,8 +249,8 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
     assert_eq!(template, "t");
     assert_eq!(
         Value::Object(values),
-        json!({"good": {"state": "executed", "result": {"x": 1}}, "bad": {"state": "failed", "error": "no"},
-               "rest": {"state": "ready"}})
+        json!({"good": {"state": "executed", "result": {"x": 1}, "error": ""},
+               "bad": {"state": "failed", "error": "no"}, "rest": {"state": "ready", "error": ""}})
     );
     assert_eq!(refs.len(), 3);
     let (given, refs) = run.attempt_input(run.node(&"told".into()).unwrap(), &results, &|_| None).unwrap();

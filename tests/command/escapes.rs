@@ -66,7 +66,7 @@ fn nothing_that_a_terminal_obeys_is_printed_of_a_job_and_its_questions() {
         ("ps", 0, SHOWN),
         ("ps --json", 0, WRITTEN),
         ("show @last", 0, SHOWN),
-        ("show @last --format dot", 0, QUOTED),
+        ("show @last --format dot", 0, "a [31mred "),
         ("events @last", 0, WRITTEN),
         ("approvals", 0, SHOWN),
         ("approvals", 0, WRITTEN),

@@ -26,7 +26,7 @@ const FORMS: [&str; 5] = ["run", "tool", "model", "list", "lift"];
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").args(FORMS).required(true))]
 pub(crate) struct RetractArgs {
-    /// The run of the withdrawn result: its id, a part of it, or @last
+    /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name, requires = "node")]
     run: Option<String>,
     /// The node

@@ -117,7 +117,8 @@ pub(crate) fn fix(failure: &str) -> Option<&'static str> {
             "a run needs its workspace until it is closed: create the folder again, and run the plan again";
         return failure.ends_with(NOT_FOUND).then_some(fix);
     }
-    FIXES.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, fix)| *fix)
+    let is_met = |sign: &str| said.contains(sign) || sign == NOT_FOUND && failure.ends_with(sign);
+    FIXES.iter().find(|(sign, _)| is_met(sign)).map(|(_, fix)| *fix)
 }
 
 const FIXES: [(&str, &str); 7] = [
