@@ -15,6 +15,7 @@ use rmcp::RoleClient;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::task::JoinHandle;
 
 use super::config::McpConfig;
 use super::connection::MCP_MESSAGE_BYTES_MAX;
@@ -43,6 +44,8 @@ pub struct Place {
 pub(super) struct StdioServer {
     program: RunningProgram,
     stderr: Arc<Mutex<Vec<u8>>>,
+    /// Ends with the standard error; `None` once that was waited for.
+    reader: Option<JoinHandle<()>>,
     too_long: Arc<AtomicBool>,
 }
 
@@ -92,11 +95,11 @@ impl StdioServer {
         let (program, stdin, stdout, stderr) =
             started.into_pipes().map_err(|error| format!("cannot open the pipes of the program: {error}"))?;
         let kept = Arc::new(Mutex::new(Vec::new()));
-        tokio::spawn(keep_tail(stderr, Arc::clone(&kept)));
+        let reader = Some(tokio::spawn(keep_tail(stderr, Arc::clone(&kept))));
         let too_long = Arc::new(AtomicBool::new(false));
         let lines = BoundedLines::new(stdout, Arc::clone(&too_long));
         let transport = AsyncRwTransport::new(lines, stdin).with_max_line_length(usize::MAX);
-        Ok((StdioServer { program, stderr: kept, too_long }, transport))
+        Ok((StdioServer { program, stderr: kept, reader, too_long }, transport))
     }
 
     /// Reason for the end of the connection: an oversized message, else the exit status or, if the program still runs, `plain`, with the
@@ -106,6 +109,10 @@ impl StdioServer {
             return format!("it sent a message of more than {MCP_MESSAGE_BYTES_MAX} bytes");
         }
         let status = tokio::time::timeout(END, self.program.ended()).await;
+        // Its last words may still be in the pipe, which its own children may hold open.
+        if let Some(reader) = self.reader.take_if(|_| matches!(status, Ok(Ok(_)))) {
+            let _ = tokio::time::timeout(END, reader).await;
+        }
         let ended = match status {
             Ok(Ok(status)) => format!("its program ended ({status})"),
             Ok(Err(_)) | Err(_) => plain.to_owned(),
