@@ -5,8 +5,8 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{left_by, plan, states, system, until};
-use ostler_actors::{Answer, RecallTarget, RunError, Submission, System};
+use common::{left_by, plan, states, system, until, value};
+use ostler_actors::{Again, Answer, RecallTarget, RunError, Submission, System};
 use ostler_kernel::event::{Event, RecordPlace, Retraction, ReuseTerms, Withdrawn};
 use ostler_kernel::id::{ClientId, RunId};
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
@@ -74,5 +74,40 @@ async fn an_open_run_goes_on_without_what_rests_on_the_result() {
     let recalled = system.retract(target, "ann").await.unwrap();
     assert_eq!((&recalled.voided, &recalled.reached), (&preview.voided, &preview.reached));
     assert_eq!(states(&system, run).await, "apart waiting_human, made executed, ok cancelled");
+    system.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_withdrawn_result_is_kept_by_no_repetition_not_even_at_second_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("note"), "one").unwrap();
+    let system = system(Arc::new(MemoryJournal::default()), Vec::new()).await;
+    let source = json!({"id": "p", "nodes": [
+        {"id": "read", "tool": "fs.read", "params": {"path": "note"}},
+        {"id": "apart", "tool": "text.render", "params": {"template": "x", "values": {}}},
+    ]});
+    let submission = Submission {
+        client: "acme".into(),
+        reuse: Some(ReuseTerms::default()),
+        workspace: folder.path().into(),
+        ..Submission::plan(plan(&system, source))
+    };
+    let first = system.submit(submission).await.unwrap();
+    system.outcome(first).await.unwrap();
+    std::fs::write(folder.path().join("note"), "two").unwrap();
+    let again = async |run| {
+        let run = system.run_again(run, Again { from: Some("apart".into()), edit: None }).await.unwrap();
+        system.outcome(run).await.unwrap();
+        (run, value(&system, run, "read").await["text"].clone())
+    };
+    let (second, kept) = again(first).await;
+    assert_eq!(kept, "one");
+    let recalled =
+        system.retract(RecallTarget::Result { run: first, node: "read".into() }, "ann").await.unwrap();
+    let reached: Vec<RunId> = recalled.reached.iter().map(|reached| reached.run).collect();
+    assert_eq!(reached, [first, second]);
+    for run in [first, second] {
+        assert_eq!(again(run).await.1, "two");
+    }
     system.shutdown().await;
 }

@@ -27,7 +27,7 @@ impl fmt::Debug for CallbackKey {
 }
 
 impl CallbackKey {
-    /// The key with these bytes, which nobody else may know.
+    /// A key from secret bytes.
     pub fn new(bytes: [u8; 32]) -> CallbackKey {
         CallbackKey(bytes)
     }

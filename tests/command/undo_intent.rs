@@ -1,4 +1,4 @@
-//! What undoing a run may do, and what `check` says of it beforehand.
+//! Intent of an undo, and the advice of `check` about it.
 
 use super::world::World;
 

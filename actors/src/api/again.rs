@@ -113,10 +113,15 @@ impl System {
         };
         let fresh = again.from.as_ref().map(below).transpose()?;
         let changed = again.edit.as_ref().map(|edit| below(&edit.node)).transpose()?;
+        let mut changed: BTreeSet<NodeId> = fresh.iter().chain(&changed).flatten().cloned().collect();
         // A repetition without a change is a run like the first: it acts again.
-        let kept = match fresh.iter().chain(&changed).flatten().cloned().collect::<BTreeSet<NodeId>>() {
-            changed if changed.is_empty() => Vec::new(),
-            changed => view.run.results_to_keep(run, &changed),
+        let kept = if changed.is_empty() {
+            Vec::new()
+        } else {
+            for node in self.withdrawn_in(run, &view.run)? {
+                changed.extend(below(&node)?);
+            }
+            view.run.results_to_keep(run, &changed)
         };
         let fresh = fresh.map_or(Fresh::Nothing, Fresh::Nodes);
         let mut edits: Vec<ArtifactEdited> = view.run.edits().cloned().collect();

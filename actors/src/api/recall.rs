@@ -1,12 +1,12 @@
 //! Recall: withdraws recorded results, and voids what rests on them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_kernel::event::{Retraction, Withdrawn};
 use ostler_kernel::grant::Grant;
 use ostler_kernel::id::{CLIENT_DEFAULT, ClientId, NodeId, RunId};
 use ostler_kernel::json::canonical;
-use ostler_kernel::port::{RunRow, RunRowStatus};
+use ostler_kernel::port::{Recorded, RunRow, RunRowStatus};
 use ostler_kernel::run::{NodeState, Operation, Origins, Recall, Run};
 use serde_json::json;
 
@@ -75,7 +75,7 @@ pub struct ReachedNode {
 }
 
 impl System {
-    /// What withdrawing these results would reach. Changes nothing.
+    /// Previews a retraction: the nodes, approvals and grants that it would reach. Changes nothing.
     ///
     /// # Errors
     ///
@@ -171,6 +171,39 @@ impl System {
                 Ok((view.opened.client.clone(), Withdrawn::Result { run, node, place }))
             }
         }
+    }
+
+    /// Nodes of a run with a result that a retraction in force withdraws, of the run itself or of those whose results it keeps.
+    ///
+    /// # Errors
+    ///
+    /// The run cannot be read.
+    pub(crate) fn withdrawn_in(&self, run: RunId, of: &Run) -> Result<BTreeSet<NodeId>, RunError> {
+        let retractions = self.services.retractions.in_force();
+        let mut withdrawn = BTreeSet::new();
+        if retractions.is_empty() {
+            return Ok(withdrawn);
+        }
+        let mut makers: BTreeMap<RunId, Vec<&NodeId>> = BTreeMap::from([(run, Vec::new())]);
+        for kept in of.kept_results() {
+            makers.entry(kept.from).or_default().push(&kept.node);
+        }
+        for (maker, kept) in makers {
+            let row = match self.row(maker) {
+                // Its records are gone, and with them what could be withdrawn.
+                Err(RunError::Unknown(_)) if maker != run => continue,
+                row => row?,
+            };
+            let mut origins: Vec<Origins<'_>> =
+                retractions.iter().map(|retraction| Origins::of(maker, &retraction.what)).collect();
+            let see = |record: &Recorded| {
+                origins.iter_mut().for_each(|origins| origins.see(record.seq.0, &record.event));
+            };
+            self.services.runs.fold(&row, None, see)?;
+            let found = origins.iter().flat_map(|origins| origins.withdrawn());
+            withdrawn.extend(found.filter(|node| maker == run || kept.contains(node)).cloned());
+        }
+        Ok(withdrawn)
     }
 
     fn origins<'a>(&self, row: &RunRow, what: &'a Withdrawn) -> Result<(Run, Origins<'a>), RunError> {
@@ -294,7 +327,7 @@ impl System {
     }
 }
 
-/// What a survey has found so far.
+/// Findings of a survey so far.
 #[derive(Default)]
 struct Survey {
     recalled: Recalled,

@@ -39,7 +39,7 @@ pub enum RetractError {
 /// The end of a retraction's consequences, or of the retraction itself.
 #[derive(Debug, Clone)]
 pub(crate) enum RetractionStep {
-    /// Everything that rests on its results is void.
+    /// All dependent approvals and grants are void.
     CarriedOut,
     /// Lifted by this operator.
     Lifted(String),

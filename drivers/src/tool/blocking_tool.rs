@@ -18,7 +18,7 @@ pub(super) struct BlockingTool<P> {
     pub spec: ToolSpec,
     /// Class of a call.
     pub class: fn(&Map<String, Value>) -> CallClass,
-    /// What calls do with files.
+    /// Use of workspace files by calls.
     pub workspace_use: WorkspaceUse,
     /// Faults of literal parameters beyond the schema.
     pub check: fn(&Map<String, Value>) -> Vec<ParamProblem>,

@@ -59,7 +59,7 @@ pub(super) struct Finished {
     pub stderr: Printed,
 }
 
-/// What a program printed to one stream.
+/// Output of a program on one stream.
 #[derive(Debug, Default)]
 pub(super) struct Printed {
     pub text: String,

@@ -77,7 +77,7 @@ pub enum ReuseDecision {
     Kept {
         /// The result; `None` for a person's yes.
         output: Option<Output>,
-        /// The repeated run.
+        /// The run that made the result.
         from: RunId,
     },
 }
@@ -166,7 +166,7 @@ pub struct ResultKept {
     pub node: NodeId,
     /// The result; `None` for a person's yes.
     pub output: Option<Output>,
-    /// Run in which the node had the result.
+    /// The run that made the result: the repeated one, or the one from which that had kept it.
     pub from: RunId,
 }
 

@@ -1,4 +1,4 @@
-//! What a node may call besides its own call: its fallback and its undo.
+//! Further calls of a node: its fallback and its undo.
 
 use std::collections::BTreeSet;
 

@@ -172,7 +172,7 @@ pub(crate) fn undo_round(
     Revision { nodes: added, outputs: None, outputs_declared: plan.outputs_declared, cancel: Vec::new() }
 }
 
-/// Where an undo node stands, and what its round may do.
+/// Round and turn of an undo node, and the intent of its round.
 pub(super) struct Place {
     pub(super) round: u32,
     pub(super) turn: u32,

@@ -78,12 +78,14 @@ impl<'a> RunResults<'a> {
     }
 }
 
-/// Nodes whose calls may have changed files of the workspace, failed calls too.
+/// Nodes whose calls may have changed files of the workspace: failed calls too, and those of a run whose results this one keeps.
 pub(super) fn writers(
     run: &Run,
     workspace_use: impl Fn(&str) -> WorkspaceUse,
 ) -> impl Iterator<Item = &NodeId> {
-    let called = run.instances().filter(|(_, instance)| instance.attempts > 0);
+    let called = run
+        .instances()
+        .filter(|(_, instance)| instance.attempts > 0 || instance.status == NodeStatus::Executed);
     let writes = move |node: &&Node| node.tool.as_deref().is_some_and(|tool| workspace_use(tool).writes);
     called.map(|(node, _)| node).filter(writes).map(|node| &node.id)
 }

@@ -125,7 +125,7 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
-    /// What calls do with the files of the workspace. The default touches none.
+    /// Use of workspace files by calls. The default is none.
     fn workspace_use(&self) -> WorkspaceUse {
         WorkspaceUse::NONE
     }

@@ -139,9 +139,9 @@ pub enum Origin {
         /// `reused`, `cut_off` or `revalidated`.
         basis: String,
     },
-    /// The result of the same node in the run that was repeated.
+    /// The result of the same node in an earlier run, of which this one is a repetition.
     Kept {
-        /// The repeated run.
+        /// The run that made the result.
         from: RunId,
     },
     /// A person's artifact.

@@ -163,7 +163,7 @@ pub struct Run {
     reuse: Option<ReuseTerms>,
     /// Artifacts of people in place of results.
     edits: BTreeMap<NodeId, ArtifactEdited>,
-    /// Results of the repeated run that stand as they are.
+    /// Results of earlier runs that stand as they are.
     kept: BTreeMap<NodeId, ResultKept>,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,

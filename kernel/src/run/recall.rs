@@ -21,6 +21,8 @@ pub struct Origins<'a> {
     withdrawn: BTreeSet<NodeId>,
     /// The record behind the result of a node.
     bound: BTreeMap<NodeId, RecordPlace>,
+    /// The run that made a result which this run keeps.
+    kept: BTreeMap<NodeId, RunId>,
     /// The recorded results of this run that are withdrawn.
     records: BTreeSet<RecordPlace>,
 }
@@ -41,7 +43,16 @@ impl<'a> Origins<'a> {
                 }
             }
         }
-        Origins { run, what, fields, works, withdrawn, bound: BTreeMap::new(), records: BTreeSet::new() }
+        Origins {
+            run,
+            what,
+            fields,
+            works,
+            withdrawn,
+            bound: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            records: BTreeSet::new(),
+        }
     }
 
     /// Reads the next record of the run.
@@ -60,8 +71,11 @@ impl<'a> Origins<'a> {
                 self.bound.insert(record.node.clone(), place);
             }
             Event::ReuseDecided(decided) => {
-                if let ReuseDecision::Reused(result) = &decided.decision {
-                    self.bound.insert(decided.node.clone(), result.from);
+                let node = || decided.node.clone();
+                match &decided.decision {
+                    ReuseDecision::Reused(result) => drop(self.bound.insert(node(), result.from)),
+                    ReuseDecision::Kept { from, .. } => drop(self.kept.insert(node(), *from)),
+                    ReuseDecision::Edited { .. } | ReuseDecision::Recomputed(_) => {}
                 }
             }
             // Calls without a record for reuse, such as effects, are known by the verdict on them.
@@ -106,16 +120,19 @@ impl Recall {
     pub fn add(&mut self, run: &Run, origins: &Origins<'_>) -> bool {
         let is_below =
             run.terms().parent.as_ref().is_some_and(|parent| self.has(parent.run, &parent.of.node));
-        let is_kept = |at: usize| run.is_edited(&run.plan.nodes[at].id);
+        let is_edited = |at: usize| run.is_edited(&run.plan.nodes[at].id);
         let starts: Vec<usize> = (0..run.instances.len())
             .filter(|&at| {
                 let node = &run.plan.nodes[at].id;
-                let rests = || origins.bound.get(node).is_some_and(|place| self.places.contains(place));
-                !is_kept(at) && (is_below || origins.withdrawn.contains(node) || rests())
+                let rests = || {
+                    origins.bound.get(node).is_some_and(|place| self.places.contains(place))
+                        || origins.kept.get(node).is_some_and(|from| self.has(*from, node))
+                };
+                !is_edited(at) && (is_below || origins.withdrawn.contains(node) || rests())
             })
             .collect();
         // A person's artifact in the place of a result rests on nothing.
-        let mut reached = run.graph.spread(starts.clone(), |at| !is_kept(at));
+        let mut reached = run.graph.spread(starts.clone(), |at| !is_edited(at));
         starts.into_iter().for_each(|at| reached[at] = true);
         let nodes = (0..reached.len()).filter(|&at| reached[at]).map(|at| run.plan.nodes[at].id.clone());
         let known = self.reached.get(&origins.run).map_or(0, BTreeSet::len);
@@ -151,6 +168,11 @@ impl Recall {
 }
 
 impl Origins<'_> {
+    /// Nodes with a withdrawn result that this run made or recorded.
+    pub fn withdrawn(&self) -> &BTreeSet<NodeId> {
+        &self.withdrawn
+    }
+
     /// The record behind the node's result.
     pub fn bound(&self, node: &NodeId) -> Option<RecordPlace> {
         self.bound.get(node).copied()
@@ -215,6 +237,19 @@ mod tests {
         let result = ReusedResult { basis: ReuseBasis::Same, from, output, sampled };
         let decision = ReuseDecision::Reused(result);
         Event::ReuseDecided(Box::new(ReuseDecided { node: node.into(), reuse: None, decision }))
+    }
+
+    #[test]
+    fn what_keeps_the_result_rests_on_it() {
+        let what = Withdrawn::Result { run: id(1), node: "b".into(), place: None };
+        let mut recall = Recall::of(&what);
+        let (first, mut second) = (Origins::of(id(1), &what), Origins::of(id(2), &what));
+        let decision = ReuseDecision::Kept { output: None, from: id(1) };
+        let decided = ReuseDecided { node: "b".into(), reuse: None, decision };
+        second.see(3, &Event::ReuseDecided(Box::new(decided)));
+        assert!(!recall.add(&chain(), &second) && recall.add(&chain(), &first));
+        assert!(recall.add(&chain(), &second));
+        assert_eq!([1, 2].map(|run| reached(&recall, id(run))), ["bc", "bc"]);
     }
 
     fn reached(recall: &Recall, run: RunId) -> String {

@@ -85,18 +85,23 @@ impl Run {
         self.edits.get(node)
     }
 
+    /// Results of earlier runs that this run keeps.
+    pub fn kept_results(&self) -> impl Iterator<Item = &ResultKept> {
+        self.kept.values()
+    }
+
     /// The result that the node had in the repeated run, if the node keeps the result.
     pub fn kept_result(&self, node: &NodeId) -> Option<&ResultKept> {
         self.kept.get(node)
     }
 
-    /// Results of this run that a repetition keeps although a record cannot stand in for them: effects, reads, answers of people and
-    /// of the outside. `changed` are the nodes that the change reaches; they keep nothing.
+    /// Results of this run, `from`, that a repetition keeps although a record cannot stand in for them: effects, reads, answers of
+    /// people and of the outside. `changed` are the nodes that the change reaches; they keep nothing.
     pub fn results_to_keep(&self, from: RunId, changed: &BTreeSet<NodeId>) -> Vec<ResultKept> {
         let undone = self.undone();
         let is_kept = |node: &Node| {
             !node.is_undo()
-                && node.kind != Kind::Aggregator
+                && !matches!(node.kind, Kind::Aggregator | Kind::Collector)
                 && !self.is_reusable(node)
                 && !changed.contains(&node.id)
                 && !undone.contains(&node.id)
@@ -107,8 +112,9 @@ impl Run {
             instance.status == NodeStatus::Executed && is_kept(node) && !plans(instance)
         });
         let result = |(node, instance): (&Node, &NodeInstance)| {
-            let (node, output) = (node.id.clone(), instance.result().cloned());
-            ResultKept { node, output, from }
+            // A result that is kept again was made by the same run as before.
+            let from = self.kept_result(&node.id).map_or(from, |kept| kept.from);
+            ResultKept { node: node.id.clone(), output: instance.result().cloned(), from }
         };
         kept.map(result).collect()
     }

@@ -67,7 +67,7 @@ pub struct GraphNode {
     /// The collector of the list for whose element the node was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list: Option<String>,
-    /// The node whose effect this one undoes.
+    /// The undone node, for an undo node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<String>,
     /// Number of the undo, from 1.

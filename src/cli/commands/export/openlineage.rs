@@ -103,7 +103,7 @@ fn node_facets(of: &Provenance) -> Map<String, Value> {
     Map::from_iter([("parent".to_owned(), parent)])
 }
 
-/// What the end of a node adds.
+/// Facets of the event for the end of a node.
 fn end_facets(node: &NodeTrace, state: &str) -> Map<String, Value> {
     let mut work = facet("WorkRunFacet");
     work["kind"] = node.kind.as_str().into();
