@@ -2,12 +2,14 @@
 //!
 //! Stopping the process (^Z) removes the live display until it continues.
 
+use std::fs::DirEntry;
 use std::io::{Write, stderr, stdin};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use ostler_drivers::tool::DataFolder;
-use rustix::process::{Signal as Raw, getpgrp, getpid, getsid, kill_process};
+use rustix::process::{Pid, Signal as Raw, getpgrp, getpid, getsid, kill_process};
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -192,6 +194,7 @@ async fn handle_stops(mut stop: Signal, mut resume: Signal, mut quit: Signal) {
                     continue;
                 }
                 screen::close();
+                continue_starting_programs();
                 if kill_process(getpid(), Raw::STOP).is_ok() {
                     resume.recv().await;
                 }
@@ -207,6 +210,39 @@ async fn handle_stops(mut stop: Signal, mut resume: Signal, mut quit: Signal) {
     }
 }
 
+/// Continues the children that are not yet the program that they were started for.
+///
+/// ^Z reaches a child that was forked and has not left the group of this process yet. It stops before it loads its program,
+/// and until then the thread that started it cannot stop (`vfork`): the shell would wait for both for ever. The
+/// signal to continue also takes back a stop that the child has blocked.
+fn continue_starting_programs() {
+    if let Ok(own) = executable("self") {
+        continue_children(&own);
+    }
+}
+
+/// Continues the children that run this executable.
+fn continue_children(file: &Path) {
+    for child in children() {
+        let runs_it = executable(&child.to_string()).is_ok_and(|other| other == file);
+        if let Some(pid) = Pid::from_raw(child).filter(|_| runs_it) {
+            let _ = kill_process(pid, Raw::CONT);
+        }
+    }
+}
+
+fn executable(process: &str) -> std::io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/{process}/exe"))
+}
+
+/// The children of this process; none where the system does not list them.
+fn children() -> Vec<i32> {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let of = |thread: DirEntry| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+    let children = threads.flatten().map(of).collect::<String>();
+    children.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
 /// Prepares the terminal for the live display, so that a panic, a signal or the end of the process removes
 /// it. Requires a runtime.
 pub(crate) fn begin() {
@@ -214,4 +250,32 @@ pub(crate) fn begin() {
     HOOKED.call_once(screen::clear_on_panic);
     screen::open();
     restore_screen_on_stop();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{WaitOptions, waitpid};
+    use std::process::{Command, Stdio};
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_children_that_run_the_executable_are_continued() {
+        let stopped = |program: &str, arguments: &[&str]| {
+            let child = Command::new(program).args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+            let pid = Pid::from_child(&child);
+            kill_process(pid, Raw::STOP).unwrap();
+            waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+            (child, pid)
+        };
+        let (mut starting, pid) = stopped("cat", &[]);
+        let (mut other, other_pid) = stopped("sh", &["-c", "read line"]);
+        continue_children(&executable(&starting.id().to_string()).unwrap());
+        assert!(waitpid(Some(pid), WaitOptions::CONTINUED).unwrap().unwrap().1.continued());
+        assert!(waitpid(Some(other_pid), WaitOptions::CONTINUED | WaitOptions::NOHANG).unwrap().is_none());
+        for child in [&mut starting, &mut other] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
 }
