@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ostler_actors::{ClientConfig, ModelRates};
-use ostler_drivers::cage::SandboxConfig;
+use ostler_drivers::cage::{SandboxConfig, Workspaces};
 use ostler_drivers::mcp::McpConfig;
 use ostler_drivers::model::{ConfigFault, ModelConfig, Models, ModelsConfig};
 use ostler_drivers::tool::ToolConfig;
@@ -140,6 +140,9 @@ pub struct Config {
     /// Path of the configuration file; `None` for a configuration without a file.
     #[serde(skip)]
     pub path: Option<PathBuf>,
+    /// Text of the configuration file.
+    #[serde(skip)]
+    pub text: String,
 }
 
 /// `[evaluation]`.
@@ -328,7 +331,13 @@ impl Config {
 
     /// `[sandbox]` for every cage of this process: without what no program may see.
     pub(crate) fn cage_config(&self) -> SandboxConfig {
-        SandboxConfig { hide: user_folder().into_iter().collect(), ..self.sandbox.clone() }
+        let user = user_folder();
+        SandboxConfig {
+            workspaces: user.as_deref().map(Workspaces::at),
+            hide: user.into_iter().collect(),
+            freeze: self.path.clone().into_iter().collect(),
+            ..self.sandbox.clone()
+        }
     }
 
     /// Gate policy for these tools.

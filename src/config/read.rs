@@ -99,8 +99,7 @@ impl Config {
     ///
     /// The file cannot be read, or see [`Config::parse`].
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        let config = Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?)?;
-        Ok(Config { folder: folder_of(path), path: Some(path.to_owned()), ..config })
+        Config::read_with(path, None)
     }
 
     /// Reads a file and rejects scopes with tools outside `tools`.
@@ -109,9 +108,13 @@ impl Config {
     ///
     /// The file cannot be read, or see [`Config::parse_for`].
     pub fn read_for(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
-        let config =
-            Config::parse_for(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?, tools)?;
-        Ok(Config { folder: folder_of(path), path: Some(path.to_owned()), ..config })
+        Config::read_with(path, Some(tools))
+    }
+
+    fn read_with(path: &Path, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
+        let text = read_text(path, CONFIG_BYTES_MAX)?;
+        let config = Config::parse_with(&path.display().to_string(), &text, tools)?;
+        Ok(Config { folder: folder_of(path), path: Some(path.to_owned()), text, ..config })
     }
 
     /// The effective file: the named one, else the data folder's, else the workspace's; `None` without any. A

@@ -1,6 +1,7 @@
 //! What programs of steps and MCP servers see and leave, with the whole command around them.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -14,8 +15,11 @@ fn run(world: &World, programs: &[&[&str]], settings: &[(&str, &str)], more: &st
     };
     let nodes: Vec<Value> = programs.iter().enumerate().map(node).collect();
     world.file("plan.json", &json!({"id": "p", "nodes": nodes}).to_string());
-    let mut command = world.command(&format!("run plan.json {more}"));
-    let output = command.envs(settings.iter().copied()).output().unwrap();
+    ended(world.command(&format!("run plan.json {more}")).envs(settings.iter().copied()))
+}
+
+fn ended(command: &mut Command) -> Ended {
+    let output = command.output().unwrap();
     Ended {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).unwrap(),
@@ -74,4 +78,88 @@ fn the_key_stays_hidden_behind_a_link_to_the_home_folder() {
     run(&world, &[&["cat", key.to_str().unwrap()]], &settings, more).exits(1);
     let real = world.path().join("real/.config/ostler/ostler-operator.key");
     run(&world, &[&["cat", real.to_str().unwrap()]], &settings, more).exits(1);
+}
+
+/// Writes an executable script into the workspace.
+fn program(world: &World, path: &str, script: &str) {
+    let file = world.path().join("work").join(path);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn an_approval_is_bound_to_the_program_that_the_search_path_finds() {
+    let world = World::new();
+    program(&world, "bin/deploy", "echo good >> log");
+    let path = format!("{}:{}", world.path().join("work/bin").display(), std::env::var("PATH").unwrap());
+    let node = json!({"id": "go", "tool": "shell.run", "params": {"argv": ["deploy", "now"]}, "approval": "before", "human_timeout": "1h"});
+    world.file("plan.json", &json!({"id": "p", "nodes": [node]}).to_string());
+    let ostler = |line: &str| ended(world.command(line).env("PATH", &path));
+    ostler("run plan.json --workspace work --intent 2").exits(3);
+    let asked = ostler("approvals --json").exits(0).lines().remove(0);
+    assert_eq!(asked["files"][0]["path"], "bin/deploy", "{asked}");
+    program(&world, "bin/deploy", "echo evil >> log");
+    ostler(&format!("approve @last go --digest {}", asked["digest"].as_str().unwrap()));
+    assert_eq!(world.work("log"), "");
+}
+
+#[test]
+fn a_program_planted_in_the_search_path_does_not_get_the_network_of_another() {
+    let world = World::new();
+    program(&world, "bin/git", "echo evil >> log");
+    let path = format!("{}:{}", world.path().join("work/bin").display(), std::env::var("PATH").unwrap());
+    let entry = |effect| {
+        format!("[[tools.shell.allow]]\nargv = [\"git\", \"*\"]\nimpact = 1\neffect = \"{effect}\"\n")
+    };
+    let more = "--workspace work --config own.toml";
+    world.file("own.toml", &entry("external"));
+    run(&world, &[&["git", "--version"]], &[("PATH", &path)], more).exits(0);
+    assert_eq!(world.work("log"), "");
+    // Without the network it is a program of the workspace like any other.
+    world.file("own.toml", &entry("write"));
+    run(&world, &[&["git", "--version"]], &[("PATH", &path)], more).exits(0);
+    assert_eq!(world.work("log"), "evil\n");
+}
+
+#[test]
+fn a_configuration_that_a_step_leaves_is_not_used_until_an_operator_accepts_it() {
+    let world = World::new();
+    let work = world.path().join("work");
+    let node = |script: &str| json!({"id": "p", "nodes": [{"id": "n", "tool": "shell.run", "params": {"argv": ["sh", "-c", script]}, "retries": 0}]});
+    world.file(
+        "work/plan.json",
+        &node("echo '[tools.shell]' > ostler.toml; mkdir sub; cp ostler.toml sub/").to_string(),
+    );
+    let ostler = |line: &str, folder: &str| ended(world.command(line).current_dir(work.join(folder)));
+    ostler("run plan.json --intent 2", "").exits(0);
+    assert_eq!(world.work("ostler.toml"), "[tools.shell]\n");
+    for folder in ["", "sub"] {
+        for line in ["policy check", "run plan.json --intent 2", "ps"] {
+            ostler(line, folder).exits(2).complains("ostler policy accept ");
+        }
+        ostler("policy accept ostler.toml", folder).exits(0).says("accepted ostler.toml (b3:");
+        ostler("policy check", folder).exits(0);
+    }
+    // A program that runs now cannot change it, so edits are the operator's.
+    world.file("work/plan.json", &node("echo x >> ostler.toml").to_string());
+    ostler("run plan.json --intent 2", "").exits(1);
+    world.file("work/ostler.toml", "[retention]\n");
+    ostler("policy check", "").exits(0);
+    // In the folder below it can.
+    world.file("work/sub/ostler.toml", "[retention]\n");
+    ostler("policy check", "sub").exits(2);
+    ostler("policy check --config ostler.toml", "sub").exits(0);
+}
+
+#[test]
+fn a_step_cannot_make_the_folder_where_accepting_is_noted() {
+    let world = World::new();
+    let user = world.path().join("work/.config");
+    let forge = "mkdir -p .config/ostler; echo {} > .config/ostler/workspaces.json; mv .config other; echo done > log";
+    let settings = [("XDG_CONFIG_HOME", user.to_str().unwrap())];
+    run(&world, &[&["sh", "-c", forge]], &settings, "--workspace work --intent 2").exits(0);
+    assert_eq!(world.work("log"), "done\n");
+    let notes = std::fs::read_to_string(user.join("ostler/workspaces.json")).unwrap();
+    assert!(notes.contains("/work"), "{notes}");
 }

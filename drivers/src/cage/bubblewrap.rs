@@ -55,11 +55,11 @@ pub(super) fn command(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Re
     for (path, target) in spec.links.iter().filter(|(path, _)| !is_shown(path)) {
         command.arg("--symlink").arg(target).arg(path);
     }
-    for path in &spec.hide {
-        command.args([OsStr::new("--tmpfs"), path.as_os_str(), OsStr::new("--remount-ro"), path.as_os_str()]);
-    }
     for path in &spec.pin {
         command.args([OsStr::new("--bind"), path.as_os_str(), path.as_os_str()]);
+    }
+    for path in &spec.hide {
+        command.args([OsStr::new("--tmpfs"), path.as_os_str(), OsStr::new("--remount-ro"), path.as_os_str()]);
     }
     for path in &spec.freeze {
         command.args([OsStr::new("--ro-bind"), path.as_os_str(), path.as_os_str()]);

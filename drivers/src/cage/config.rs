@@ -6,6 +6,8 @@ use ostler_kernel::port::CageRung;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
+use super::workspaces::Workspaces;
+
 /// `[sandbox]`: the cage around programs.
 ///
 /// ```
@@ -36,6 +38,12 @@ pub struct SandboxConfig {
     /// process, not by a file.
     #[serde(skip)]
     pub hide: Vec<PathBuf>,
+    /// Files that no program may change, such as the configuration of the process. Set by the process, not by a file.
+    #[serde(skip)]
+    pub freeze: Vec<PathBuf>,
+    /// Where it is noted which folders programs wrote in. Set by the process, not by a file.
+    #[serde(skip)]
+    pub workspaces: Option<Workspaces>,
     /// `[sandbox.limits]`.
     pub limits: CallLimits,
 }
@@ -48,6 +56,8 @@ impl Default for SandboxConfig {
             bubblewrap: None,
             helper: None,
             hide: Vec::new(),
+            freeze: Vec::new(),
+            workspaces: None,
             limits: CallLimits::default(),
         }
     }

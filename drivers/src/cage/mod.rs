@@ -11,6 +11,7 @@ mod config;
 #[cfg(target_os = "linux")]
 mod filter;
 mod helper;
+mod hidden;
 #[cfg(target_os = "linux")]
 mod mounts;
 mod paths;
@@ -21,11 +22,13 @@ mod resolver;
 mod rules;
 mod rungs;
 mod spec;
+mod workspaces;
 
 pub use config::{CallLimits, SandboxConfig};
 pub use helper::{HELPER_COMMAND, enter};
 pub use paths::{SYSTEM_READ, writable};
 pub use rungs::{Reached, reached};
+pub use workspaces::Workspaces;
 
 pub(crate) use call_group::{CallGroup, end_groups_of, owned_prefix};
 pub(crate) use helper::Report;

@@ -52,12 +52,13 @@ pub(super) fn separate(spec: &CageSpec) -> Result<bool, String> {
             let _ = make_read_only(path);
         }
     }
+    // Before what lies beneath: nobody moves the place of a mount away.
+    for path in &spec.pin {
+        mount_bind_recursive(path, path).map_err(|error| at(path, error))?;
+    }
     for path in &spec.hide {
         let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
         mount("tmpfs", path, "tmpfs", flags, EMPTY).map_err(|error| at(path, error))?;
-    }
-    for path in &spec.pin {
-        mount_bind(path, path).map_err(|error| at(path, error))?;
     }
     for path in &spec.freeze {
         mount_bind(path, path).and_then(|()| make_read_only(path)).map_err(|error| at(path, error))?;

@@ -1,8 +1,9 @@
 //! What a cage allows, decided before the program starts. The helper enforces it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::plan::Effect;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{CallLimits, SandboxConfig};
 use super::helper::HELPER_COMMAND;
+use super::hidden::{Hidden, between, data_folders};
 use super::resolver::Resolver;
 use super::rungs::{Reached, reached};
 use super::{paths, rungs};
@@ -22,9 +24,17 @@ use crate::tool::tool_spec::{structural, transient};
 pub(crate) struct Cages {
     config: SandboxConfig,
     write: Vec<PathBuf>,
-    data: Option<PathBuf>,
+    hidden: Hidden,
+    /// What was noted last of where programs write.
+    noted: Arc<Mutex<Option<Noted>>>,
     enabled: bool,
 }
+
+/// Folders, and configuration files that programs cannot change.
+type Noted = (Vec<PathBuf>, BTreeSet<PathBuf>);
+
+/// The configuration of a workspace or a data folder.
+const CONFIG_NAME: &str = "ostler.toml";
 
 /// A call that wants a cage.
 #[derive(Debug, Clone, Copy)]
@@ -73,8 +83,9 @@ impl Cages {
         enabled: bool,
         data: Option<&DataFolder>,
     ) -> Cages {
-        let data = data.map(|data| data.path().to_owned());
-        Cages { config: config.clone(), write: write.to_vec(), data, enabled }
+        let data = data.map(|data| data.path().to_owned()).into_iter();
+        let hidden = Hidden::of(data.chain(config.hide.iter().cloned()));
+        Cages { config: config.clone(), write: write.to_vec(), hidden, noted: Arc::default(), enabled }
     }
 
     /// The cage of a call; `None`: it runs without one, which only the operator or a person can want. Blocks at the first call of a
@@ -96,12 +107,42 @@ impl Cages {
             rungs::warn_uncaged(&missing);
             return Ok(None);
         };
-        let mut spec = self.spec(call, rung, helper, bubblewrap.unwrap_or_default());
+        if let Some(workspaces) = self.config.workspaces.as_ref().filter(|_| call.impact > 0) {
+            // Noting tells of a failure.
+            let _ = workspaces.make_folder();
+        }
+        let mut spec = self.spec(call, rung, helper, bubblewrap.unwrap_or_default())?;
+        if !spec.write.is_empty() {
+            self.note(&spec)?;
+        }
         spec.nonce = format!("ostler-sandbox-{}", random_word()?);
         Ok(Some(spec))
     }
 
-    fn spec(&self, call: CagedCall<'_>, rung: CageRung, helper: PathBuf, bubblewrap: PathBuf) -> CageSpec {
+    /// Notes where a program will write. Blocks at the first call in a place.
+    fn note(&self, spec: &CageSpec) -> Result<(), Failure> {
+        let Some(workspaces) = &self.config.workspaces else { return Ok(()) };
+        let is_file = |file: &&PathBuf| file.symlink_metadata().is_ok_and(|found| found.is_file());
+        let mut kept: BTreeSet<PathBuf> = spec.freeze.iter().filter(is_file).cloned().collect();
+        kept.extend(spec.hide.iter().map(|folder| folder.join(CONFIG_NAME)));
+        let now = (spec.write.clone(), kept);
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.as_ref() != Some(&now) {
+            workspaces.note(&now.0, &now.1).map_err(|error| {
+                transient(format!("cannot note that programs run in {}: {error}", spec.write[0].display()))
+            })?;
+            *noted = Some(now);
+        }
+        Ok(())
+    }
+
+    fn spec(
+        &self,
+        call: CagedCall<'_>,
+        rung: CageRung,
+        helper: PathBuf,
+        bubblewrap: PathBuf,
+    ) -> Result<CageSpec, Failure> {
         let CagedCall { workspace, writes, impact, effect } = call;
         let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
         let mut resolver = Resolver::new(paths::writable(&workspace, &self.write).into_iter());
@@ -122,15 +163,23 @@ impl Cages {
         let shown: Vec<PathBuf> =
             read.iter().chain(&write).filter_map(|path| path.canonicalize().ok()).collect();
         let is_shown = |path: &PathBuf| shown.iter().any(|shown| path.starts_with(shown));
-        let data = self.data.iter().cloned().chain([workspace.join(".ostler")]);
-        let data = data.chain(self.config.hide.iter().filter_map(|path| path.canonicalize().ok()));
-        let mut hide: Vec<PathBuf> = data.filter(|data| data.is_dir()).filter(is_shown).collect();
-        hide.dedup();
-        let frozen = [workspace.join("ostler.toml"), workspace.join(".git/hooks")].into_iter();
-        let freeze: Vec<PathBuf> = frozen.filter(|path| impact > 0 && path.exists()).collect();
-        let git = workspace.join(".git");
-        let pin = if freeze.iter().any(|path| path.starts_with(&git)) { vec![git] } else { Vec::new() };
-        CageSpec {
+        let mut hide = self.hidden.places()?;
+        hide.extend(Some(workspace.join(".ostler")).filter(|data| data.is_dir()));
+        hide.extend(data_folders(std::iter::once(&workspace).chain(&write)));
+        hide.retain(is_shown);
+        hide.sort();
+        hide.dedup_by(|inner, outer| inner.starts_with(outer));
+        let mut freeze = vec![workspace.join(CONFIG_NAME), workspace.join(".git/hooks")];
+        freeze.extend(self.config.freeze.iter().filter_map(|path| path.canonicalize().ok()));
+        let is_within = |path: &PathBuf, folders: &[PathBuf]| folders.iter().any(|it| path.starts_with(it));
+        freeze.retain(|path| is_within(path, &write) && !is_within(path, &hide) && path.exists());
+        freeze.sort();
+        freeze.dedup();
+        let mut pin: Vec<PathBuf> = between(&write, &hide).chain(between(&write, &freeze)).collect();
+        // Outer ones first: a mount covers what was mounted beneath its place before.
+        pin.sort();
+        pin.dedup();
+        Ok(CageSpec {
             rung,
             helper,
             bubblewrap,
@@ -146,7 +195,7 @@ impl Cages {
             observes: impact == 0,
             limits: self.config.limits,
             groups: Vec::new(),
-        }
+        })
     }
 }
 

@@ -88,6 +88,7 @@ impl StdioServer {
                 stdin: true,
                 works_for: data.as_ref(),
                 cage: cage.as_ref(),
+                distrusted: &[],
             };
             ProcessGroup::start(program).map_err(|failure| failure.message)
         });

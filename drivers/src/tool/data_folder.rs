@@ -15,7 +15,7 @@ use super::process_tree::{Process, ProcessTree, kill, process, processes};
 use super::temporary_folder::TemporaryFolder;
 use crate::cage::end_groups_of;
 
-pub(super) const DATA_FOLDER_ENTRIES: [&str; 3] = ["journal", "format", "lock"];
+pub(crate) const DATA_FOLDER_ENTRIES: [&str; 3] = ["journal", "format", "lock"];
 
 const PROGRAMS: &str = "programs";
 

@@ -43,6 +43,7 @@ pub use config::{
     HostConfig, HostPort, HostPortError, HttpConfig, SearchConfig, SearchUrl, SearchUrlError, ShellConfig,
     ToolConfig,
 };
+pub(crate) use data_folder::DATA_FOLDER_ENTRIES;
 pub use data_folder::{DataFolder, TerminateError};
 pub use fs_edit::{EDIT_BYTES_MAX, EDIT_COUNT_MAX, EDIT_LINES_MAX};
 pub use fs_list::{LIST_FILES_DEFAULT, LIST_FILES_MAX};

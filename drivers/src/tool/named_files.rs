@@ -12,6 +12,7 @@ use ostler_kernel::lineage;
 use ostler_kernel::port::{NAMED_TEXT_BYTES_MAX, NamedFile};
 
 use super::blocking_tool::{CancelFlag, off_runtime};
+use super::process::program_file;
 use super::workspace::{CHUNK_BYTES, Workspace};
 
 /// Bytes that are read for one call. A file beyond is bound by its size and times, which no program can set back.
@@ -20,10 +21,18 @@ const READ_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of texts that are kept for one call.
 const TEXTS_BYTES_MAX: usize = 64 << 10;
 
-/// The regular files below the workspace that an argument list names, by path. `cwd`: the folder of the call, below the workspace.
-pub(super) async fn named_files(argv: Vec<String>, cwd: Option<String>, root: Arc<Path>) -> Vec<NamedFile> {
-    let named = named_paths(&argv);
+/// The regular files below the workspace that an argument list names, by path: the program too, if the search path finds it there.
+/// `cwd`: the folder of the call, below the workspace.
+pub(super) async fn named_files(
+    argv: Vec<String>,
+    cwd: Option<String>,
+    root: Arc<Path>,
+    distrusted: Vec<PathBuf>,
+) -> Vec<NamedFile> {
+    let mut named = named_paths(&argv);
     let found = off_runtime(move |cancel| {
+        let program = argv.first().map(|name| program_file(name, &distrusted));
+        named.paths.extend(program.and_then(|file| in_workspace(&root, &file)));
         let workspace = Workspace::open(&root)?;
         let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
         read(&workspace, &root, &here, &named, cancel)
@@ -72,6 +81,13 @@ fn read(
 fn below(root: &Path, here: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     if path.is_absolute() { path.strip_prefix(root).ok().map(plain) } else { climb(&here.join(path)) }
+}
+
+/// A file in a folder of the search path, named from the workspace; `None` if it lies elsewhere.
+fn in_workspace(root: &Path, file: &Path) -> Option<String> {
+    let folder = file.parent().filter(|_| file.is_absolute())?.canonicalize().ok()?;
+    let below = folder.strip_prefix(root.canonicalize().ok()?).ok()?;
+    Some(root.join(below).join(file.file_name()?).to_str()?.to_owned())
 }
 
 fn climb(path: &Path) -> Option<PathBuf> {
@@ -134,7 +150,8 @@ mod tests {
     use super::*;
 
     async fn names(root: &Path, argv: &[&str], cwd: Option<&str>) -> Vec<NamedFile> {
-        named_files(argv.iter().map(ToString::to_string).collect(), cwd.map(str::to_owned), root.into()).await
+        let argv = argv.iter().map(ToString::to_string).collect();
+        named_files(argv, cwd.map(str::to_owned), root.into(), Vec::new()).await
     }
 
     #[tokio::test]

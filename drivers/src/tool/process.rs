@@ -77,6 +77,8 @@ pub(crate) struct Program<'a> {
     /// The data folder that owns the program.
     pub works_for: Option<&'a DataFolder>,
     pub cage: Option<&'a CageSpec>,
+    /// Folders of the search path at or below these come last.
+    pub distrusted: &'a [PathBuf],
 }
 
 /// A running program with its descendants. Killed on drop.
@@ -201,11 +203,11 @@ struct Begun {
 
 impl Prepared {
     fn of(program: Program<'_>) -> Result<Prepared, Failure> {
-        let Program { argv, folder, environment, stdin, works_for, cage } = program;
+        let Program { argv, folder, environment, stdin, works_for, cage, distrusted } = program;
         let Some((program, arguments)) = argv.split_first() else {
             return Err(structural("argv is empty: it begins with the program"));
         };
-        let path = search_path(std::env::var_os("PATH"));
+        let path = search_path(std::env::var_os("PATH"), distrusted);
         // With a name to be searched for in the new PATH, the standard library copies this process instead of sharing its memory
         // until the program is loaded, which takes milliseconds.
         let file = find_program(program, &path);
@@ -401,13 +403,26 @@ fn not_started(program: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// `PATH` without relative entries.
-fn search_path(path: Option<OsString>) -> OsString {
-    let absolute = path.as_ref().map(|path| std::env::split_paths(path).filter(|entry| entry.is_absolute()));
-    absolute
-        .and_then(|entries| std::env::join_paths(entries).ok())
+/// `PATH` without relative entries, and with those at or below `distrusted` folders at its end.
+fn search_path(path: Option<OsString>, distrusted: &[PathBuf]) -> OsString {
+    let distrusted: Vec<PathBuf> = distrusted.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let is_distrusted = |entry: &PathBuf| {
+        let real = entry.canonicalize();
+        let mut names = [Some(entry), real.as_ref().ok()].into_iter().flatten();
+        names.any(|name| distrusted.iter().any(|folder| name.starts_with(folder)))
+    };
+    let entries = path.as_ref().map(std::env::split_paths).into_iter().flatten();
+    let (last, first): (Vec<PathBuf>, Vec<PathBuf>) =
+        entries.filter(|entry| entry.is_absolute()).partition(is_distrusted);
+    std::env::join_paths(first.into_iter().chain(last))
+        .ok()
         .filter(|path| !path.is_empty())
         .unwrap_or_else(|| DEFAULT_PATH.into())
+}
+
+/// The file that a call of this program runs.
+pub(super) fn program_file(name: &str, distrusted: &[PathBuf]) -> PathBuf {
+    find_program(name, &search_path(std::env::var_os("PATH"), distrusted))
 }
 
 /// The file of a program named without a folder: the first executable one on the path. The name itself if there is none.
@@ -484,6 +499,21 @@ mod tests {
     use ostler_kernel::run::FailureCategory;
 
     use super::*;
+
+    #[test]
+    fn folders_where_programs_write_come_last_if_they_are_distrusted() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("ws/bin")).unwrap();
+        std::os::unix::fs::symlink("ws/bin", root.join("bin")).unwrap();
+        let at = |name: &str| root.join(name).display().to_string();
+        let path = Some(format!("{}:{}:here:/usr/bin", at("ws/bin"), at("bin")).into());
+        let given: OsString = format!("{}:{}:/usr/bin", at("ws/bin"), at("bin")).into();
+        assert_eq!(search_path(path, &[]), given);
+        let safe: OsString = format!("/usr/bin:{}:{}", at("ws/bin"), at("bin")).into();
+        assert_eq!(search_path(Some(given), &[root.join("ws")]), safe);
+        assert_eq!(search_path(Some("here".into()), &[]), DEFAULT_PATH);
+    }
 
     #[test]
     fn a_program_that_cannot_be_started_for_want_of_something_is_tried_again() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
-use ostler_kernel::plan::Idempotency;
+use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
     AttemptLog, BoxFuture, CageRung, CallContext, NamedFile, NoLog, Tool, ToolResult, ToolSpec, WorkspaceUse,
 };
@@ -21,7 +21,7 @@ use super::process::{Finished, Folder, OUTPUT_HEAD_BYTES, ProcessGroup, Program}
 use super::progress::{PROGRESS, ProgressPipe, RESUME_TOKEN};
 use super::tool_spec::{WORST, crash, exhausted, object, params, spec, structural, transient};
 use super::workspace::Workspace;
-use crate::cage::{CageSpec, CagedCall, Cages};
+use crate::cage::{CageSpec, CagedCall, Cages, writable};
 
 /// Maximum arguments, including the program's name.
 pub const SHELL_ARGV_MAX: usize = 1_000;
@@ -38,6 +38,8 @@ pub(super) struct ShellRun {
     spec: ToolSpec,
     allow: ArgvTable,
     cages: Cages,
+    /// `write` of `[tools.shell]`.
+    write: Vec<PathBuf>,
     data: Option<DataFolder>,
 }
 
@@ -56,6 +58,7 @@ impl ShellRun {
         ShellRun {
             data: data.cloned(),
             allow: shell.allow.clone(),
+            write: shell.write.clone(),
             cages: Cages::new(&config.sandbox, &shell.write, shell.sandbox, data),
             spec: spec(
                 "shell.run",
@@ -93,6 +96,17 @@ impl ShellRun {
     }
 }
 
+impl ShellRun {
+    /// Where the search path is not to be trusted. A program that a step put there would get the network that an entry gives to the one
+    /// of this name; any other class gives it nothing that it does not have anyway.
+    fn distrusted(&self, argv: &[String], workspace: &Path) -> Vec<PathBuf> {
+        match self.allow.listed(argv) {
+            Some(ArgvClass { effect: Effect::External, .. }) => writable(workspace, &self.write),
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl Tool for ShellRun {
     fn spec(&self) -> &ToolSpec {
         &self.spec
@@ -116,7 +130,8 @@ impl Tool for ShellRun {
         let argv: Vec<String> =
             argv.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let cwd = params.get("cwd").and_then(Value::as_str).map(str::to_owned);
-        Box::pin(named_files(argv, cwd, workspace))
+        let distrusted = self.distrusted(&argv, &workspace);
+        Box::pin(named_files(argv, cwd, workspace, distrusted))
     }
 
     fn workspace_use(&self) -> WorkspaceUse {
@@ -138,7 +153,9 @@ impl Tool for ShellRun {
             let supervision = Supervision { cage: off_runtime(caged).await?, works_for: self.data.clone() };
             let rung = supervision.cage.as_ref().map_or(CageRung::None, CageSpec::rung);
             context.attempt.caged(rung);
-            run(params(permit)?, supervision, impact == 0, context).await
+            let params: Params = params(permit)?;
+            let distrusted = self.distrusted(&params.argv, &context.workspace);
+            run(params, supervision, distrusted, impact == 0, context).await
         })
     }
 }
@@ -150,7 +167,13 @@ struct Supervision {
     works_for: Option<DataFolder>,
 }
 
-async fn run(params: Params, supervision: Supervision, observes: bool, context: CallContext) -> ToolResult {
+async fn run(
+    params: Params,
+    supervision: Supervision,
+    distrusted: Vec<PathBuf>,
+    observes: bool,
+    context: CallContext,
+) -> ToolResult {
     let Params { argv, cwd, stdin, allow_status } = params;
     let shown = argv.first().cloned().unwrap_or_default();
     let log = Arc::clone(&context.attempt);
@@ -160,7 +183,8 @@ async fn run(params: Params, supervision: Supervision, observes: bool, context: 
         let path = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
         Ok(Folder { dir: workspace.folder(&path)?, path: context.workspace.join(&path) })
     });
-    let mut call = Call { argv, place: Arc::new(place.await?), environment: Vec::new(), supervision };
+    let mut call =
+        Call { argv, place: Arc::new(place.await?), environment: Vec::new(), supervision, distrusted };
     if observes {
         // Keeps a repository's settings from starting programs.
         let listed = if git::is_git(&call.argv) { call.git_settings().await? } else { String::new() };
@@ -182,6 +206,7 @@ struct Call {
     place: Arc<Folder>,
     environment: Vec<(String, String)>,
     supervision: Supervision,
+    distrusted: Vec<PathBuf>,
 }
 
 impl Call {
@@ -192,9 +217,10 @@ impl Call {
 
     /// Starts the program, unless the call was dropped before a blocking thread was free.
     fn start(&self, is_fed: bool, cancel: &CancelFlag) -> Result<ProcessGroup, Failure> {
-        let Call { argv, place, environment, supervision } = self;
+        let Call { argv, place, environment, supervision, distrusted } = self;
         let (works_for, cage) = (supervision.works_for.as_ref(), supervision.cage.as_ref());
-        let program = Program { argv, folder: place, environment, stdin: is_fed, works_for, cage };
+        let program =
+            Program { argv, folder: place, environment, stdin: is_fed, works_for, cage, distrusted };
         cancel.act(|| ProcessGroup::start(program))?
     }
 
@@ -329,6 +355,7 @@ mod tests {
             place: Arc::new(place),
             environment: Vec::new(),
             supervision: Supervision { cage: None, works_for: None },
+            distrusted: Vec::new(),
         };
         for (cancel, told) in [
             (

@@ -57,6 +57,12 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         1,
         "mv .ostler o && cat o/lock || cat $PWD/../ws/.ostler/lock /proc/self/cwd/.ostler/lock",
     ),
+    said("reads the data folder of a project in the workspace", 0, "cat inner/.ostler/lock"),
+    said(
+        "reads the operator key in the workspace under another name",
+        1,
+        "mv .config other; cat other/ostler/ostler-operator.key .config/ostler/ostler-operator.key",
+    ),
     said("reads temporary files of others", 0, "cat $TMP_SECRET"),
     said(
         "reads the log of the kernel",
@@ -104,6 +110,12 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "rm -rf $OUT/secret 2>/dev/null; ln -s $OUT $TMPDIR/x",
     ),
     changed("changes the data folder", 1, "ws/.ostler/lock", "echo x >> .ostler/lock; rm -rf .ostler/lock"),
+    changed(
+        "becomes an operator of a project in the workspace",
+        1,
+        "ws/inner/.ostler/operators",
+        "echo x >> inner/.ostler/operators",
+    ),
     changed("plants a hook", 1, "ws/.git/hooks/post-commit", "echo x > .git/hooks/post-commit"),
     changed(
         "plants a hook in a folder put in place",

@@ -73,12 +73,18 @@ impl Place {
         let data = ws.join(".ostler");
         std::fs::create_dir_all(data.join("journal")).unwrap();
         std::fs::create_dir(ws.join("sub")).unwrap();
+        let (other, key) = (ws.join("inner/.ostler"), ws.join(".config/ostler"));
+        std::fs::create_dir_all(other.join("journal")).unwrap();
+        std::fs::create_dir_all(&key).unwrap();
         for (path, text) in [
             (data.join("lock"), SECRET),
             (data.join("format"), ""),
             (out.path().join("secret"), SECRET),
             (ws.join("ostler.toml"), ""),
             (ws.join("tracked"), "text\n"),
+            (other.join("lock"), SECRET),
+            (other.join("format"), ""),
+            (key.join("ostler-operator.key"), SECRET),
         ] {
             std::fs::write(path, text).unwrap();
         }
@@ -205,6 +211,7 @@ impl Place {
         sandbox
             .read
             .extend([home.join(".rustup"), home.join(".cargo")].into_iter().filter(|path| path.exists()));
+        sandbox.hide = vec![self.ws().join(".config/ostler")];
         config.sandbox = sandbox;
         let data = DataFolder::of(&self.ws().join(".ostler")).unwrap();
         let tools = builtin(&config, Some(&data));

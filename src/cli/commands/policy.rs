@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use ostler::config::Config;
+use ostler::config::{CONFIG_NAME, Config};
 use ostler_actors::Toolbox;
+use ostler_drivers::cage::Workspaces;
 use ostler_drivers::regular_file::read_text;
 use ostler_kernel::gate::{
     AtConnection, Call, Denial, DenialCode, GatePolicy, Judged, Provenance, Spent, Standing, judge,
 };
 use ostler_kernel::json::Object;
+use ostler_server::user_folder;
 use ostler_server::wire::{Lockdown, PolicyEpoch};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -33,6 +35,12 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Accept a configuration that programs of steps may have written
+    ///
+    /// A configuration that is found, not named with --config, counts if no program could write it since it
+    /// was used, or if you accept it. Read it before.
+    #[command(after_help = "Example:\n  ostler policy accept ostler.toml")]
+    Accept(AcceptArgs),
     /// Check the policy of the configuration, and show its rules
     #[command(after_help = "Example:\n  ostler policy check")]
     Check,
@@ -53,6 +61,13 @@ enum What {
     /// the code of the verdict: OK, or a code such as PATH_ESCAPE.
     #[command(after_help = "Example:\n  ostler policy test verdicts.jsonl")]
     Test(TestArgs),
+}
+
+#[derive(Debug, Args)]
+struct AcceptArgs {
+    /// The configuration
+    #[arg(default_value = CONFIG_NAME)]
+    file: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -132,11 +147,27 @@ impl Gate {
 pub(crate) async fn policy(globals: &Globals, args: PolicyArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     match args.what {
+        What::Accept(AcceptArgs { file }) => accept(globals, &file, &mut out),
         What::Check => check(globals, &mut out),
         What::Explain(args) => explain(globals, &args, &mut out).await,
         What::Test(args) => test(globals, &args, &mut out),
         What::Reload => reload(globals, &mut out).await,
     }
+}
+
+fn accept(globals: &Globals, file: &Path, out: &mut Out) -> Result<u8, Failure> {
+    let failed = |error: String| Failure::invalid(format!("configuration {}: {error}", file.display()));
+    let text = Config::read(file).map_err(|error| Failure::invalid(error.to_string()))?.text;
+    let folder =
+        user_folder().ok_or_else(|| failed("neither XDG_CONFIG_HOME nor HOME names a folder".to_owned()))?;
+    let accepted = Workspaces::at(&folder).accept(file, text.as_bytes());
+    let digest = accepted.map_err(|error| failed(error.to_string()))?;
+    if globals.json {
+        out.json(&tagged("configuration_accepted", &json!({"path": file, "digest": digest})));
+    } else {
+        out.line(harmless_line(&format!("accepted {} ({})", file.display(), &digest[..11])));
+    }
+    Ok(code::SUCCEEDED)
 }
 
 fn check(globals: &Globals, out: &mut Out) -> Result<u8, Failure> {

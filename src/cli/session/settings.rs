@@ -5,7 +5,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ostler::config::{Config, ConfigError, StoreUrl};
+use ostler_drivers::cage::Workspaces;
 use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_server::user_folder;
 use ostler_store::Store;
 
 use crate::cli::arguments::Globals;
@@ -26,7 +28,14 @@ pub(crate) fn load_settings(
     data_folder_exists(&data)?;
     let found = Config::find(globals.config.as_deref(), &data, workspace);
     let mut config = match &found {
-        Some(path) => Config::read_for(path, &tools()).map_err(|error| refused(error, globals))?,
+        Some(path) => {
+            let config = Config::read_for(path, &tools()).map_err(|error| refused(error, globals))?;
+            // Naming a file is a decision; finding one is none.
+            if globals.config.is_none() {
+                check_trust(path, &config.text)?;
+            }
+            config
+        }
         None => Config::default(),
     };
     config.models.extend(globals.extra_model.clone().map(|extra| (extra.name, extra.config)));
@@ -41,6 +50,20 @@ pub(crate) fn load_settings(
     let config =
         config.with_servers(data.as_deref()).map_err(|error| Failure::store(format!("MCP: {error}")))?;
     Ok((config, data))
+}
+
+/// Refuses a configuration that a program of a step may have left.
+fn check_trust(path: &Path, text: &str) -> Result<(), Failure> {
+    let Some(workspaces) = user_folder().as_deref().map(Workspaces::at) else { return Ok(()) };
+    let trusted = workspaces.trusts(path, text.as_bytes());
+    if trusted.map_err(|error| Failure::invalid(format!("configuration {}: {error}", path.display())))? {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(Failure::invalid(format!(
+        "configuration {path}: programs of steps ran where they could write it, so it may be theirs; read it, and if it is yours: \
+         ostler policy accept {path}"
+    )))
 }
 
 /// Failure for a data folder that is named although the configuration keeps the data in memory.
