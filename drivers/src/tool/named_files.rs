@@ -21,17 +21,30 @@ const READ_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of texts that are kept for one call.
 const TEXTS_BYTES_MAX: usize = 64 << 10;
 
-/// The regular files below the workspace that an argument list names, by path: the program too, if the search path finds it there.
-/// `cwd`: the folder of the call, below the workspace.
-pub(super) async fn named_files(
-    argv: Vec<String>,
-    cwd: Option<String>,
-    root: Arc<Path>,
-    distrusted: Vec<PathBuf>,
-) -> Vec<NamedFile> {
-    let mut named = named_paths(&argv);
+/// Bytes of the longest standard input whose words count as words of the call: a shell runs it.
+const STDIN_BYTES_MAX: usize = 1 << 20;
+
+/// Files that are looked for in the folders of one call: named ones, those of modules, and those by convention.
+const SOUGHT_MAX: usize = 100_000;
+
+/// What a call goes by, as far as its parameters say.
+pub(super) struct Naming {
+    pub argv: Vec<String>,
+    pub stdin: Option<String>,
+    /// The folder of the call, below the workspace.
+    pub cwd: Option<String>,
+    /// See [`Program::distrusted`](super::process::Program).
+    pub distrusted: Vec<PathBuf>,
+}
+
+/// The regular files below the workspace that a call names, by path: the program too, if the search path finds it there.
+pub(super) async fn named_files(naming: Naming, root: Arc<Path>) -> Vec<NamedFile> {
     let found = off_runtime(move |cancel| {
+        let Naming { argv, stdin, cwd, distrusted } = naming;
         let program = argv.first().map(|name| program_file(name, &distrusted));
+        let stdin = stdin.filter(|text| text.len() <= STDIN_BYTES_MAX);
+        let words: Vec<String> = argv.into_iter().chain(stdin).collect();
+        let mut named = named_paths(&words);
         named.paths.extend(program.and_then(|file| in_workspace(&root, &file)));
         let workspace = Workspace::open(&root)?;
         let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
@@ -59,9 +72,10 @@ fn read(
             files.insert(path);
         }
     }
-    let conventional =
-        |folder: &PathBuf| named.conventional.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
-    files.extend(folders.iter().flat_map(conventional));
+    let names = named.conventional.iter().map(ToString::to_string);
+    let names: Vec<String> = names.chain(named.paths.iter().cloned()).chain(named.modules()).collect();
+    let sought = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    files.extend(sought.take(SOUGHT_MAX).filter_map(|path| climb(&path)));
     let (mut left, mut text_left, mut read) = (READ_BYTES_MAX, TEXTS_BYTES_MAX, Vec::new());
     for path in files {
         cancel.check()?;
@@ -151,7 +165,8 @@ mod tests {
 
     async fn names(root: &Path, argv: &[&str], cwd: Option<&str>) -> Vec<NamedFile> {
         let argv = argv.iter().map(ToString::to_string).collect();
-        named_files(argv, cwd.map(str::to_owned), root.into(), Vec::new()).await
+        let cwd = cwd.map(str::to_owned);
+        named_files(Naming { argv, stdin: None, cwd, distrusted: Vec::new() }, root.into()).await
     }
 
     #[tokio::test]
@@ -178,12 +193,45 @@ mod tests {
         for outside in ["../out.sh", "link.sh", "/etc/passwd", "lib"] {
             assert_eq!(names(&root, &["cat", outside], None).await, [], "{outside}");
         }
+        let naming = |text: &str| Naming {
+            argv: vec!["sh".to_owned()],
+            stdin: Some(text.to_owned()),
+            cwd: None,
+            distrusted: Vec::new(),
+        };
+        std::fs::write(root.join("lib/own.sh"), "").expect("it is written");
+        let code = "./run.sh\ncd lib; ./own.sh";
+        assert_eq!(paths(named_files(naming(code), root.as_path().into()).await), ["lib/own.sh", "run.sh"]);
+        let long = format!("./run.sh{}", " ".repeat(STDIN_BYTES_MAX));
+        assert_eq!(named_files(naming(&long), root.as_path().into()).await, []);
         let before = names(&root, &["./run.sh"], None).await;
         assert_eq!((before[0].text.as_deref(), before[0].bytes), (Some("x"), 1));
         std::fs::write(root.join("run.sh"), "z".repeat(NAMED_TEXT_BYTES_MAX + 1)).expect("it is written");
         let after = names(&root, &["./run.sh"], None).await;
         assert_ne!(before[0].digest, after[0].digest);
         assert_eq!(after[0].text, None);
+    }
+
+    #[tokio::test]
+    async fn modules_are_found_in_the_folders_that_a_call_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        std::fs::create_dir_all(root.join("src/pkg")).expect("a folder");
+        for file in ["tool.py", "src/tool.py", "src/pkg/__init__.py", "src/pkg/go.py"] {
+            std::fs::write(root.join(file), "").expect("it is written");
+        }
+        for (argv, expected) in [
+            (&["python3", "-m", "tool"][..], &["tool.py"][..]),
+            (&["env", "PYTHONPATH=src", "python3", "-mtool"], &["src/tool.py", "tool.py"]),
+            (
+                &["env", "PYTHONPATH=src", "python3", "-m", "pkg.go"],
+                &["src/pkg/__init__.py", "src/pkg/go.py"],
+            ),
+            (&["python3", "-m", "other"], &[]),
+        ] {
+            let found = names(root, argv, None).await;
+            assert_eq!(found.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), expected, "{argv:?}");
+        }
     }
 
     #[test]

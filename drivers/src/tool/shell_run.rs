@@ -16,7 +16,7 @@ use super::blocking_tool::{CancelFlag, off_runtime};
 use super::config::ToolConfig;
 use super::data_folder::DataFolder;
 use super::git;
-use super::named_files::named_files;
+use super::named_files::{Naming, named_files};
 use super::process::{Finished, Folder, OUTPUT_HEAD_BYTES, ProcessGroup, Program};
 use super::progress::{PROGRESS, ProgressPipe, RESUME_TOKEN};
 use super::tool_spec::{WORST, crash, exhausted, object, params, spec, structural, transient};
@@ -129,9 +129,10 @@ impl Tool for ShellRun {
         let argv = params.get("argv").and_then(Value::as_array);
         let argv: Vec<String> =
             argv.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-        let cwd = params.get("cwd").and_then(Value::as_str).map(str::to_owned);
+        let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
         let distrusted = self.distrusted(&argv, &workspace);
-        Box::pin(named_files(argv, cwd, workspace, distrusted))
+        let naming = Naming { argv, stdin: text("stdin"), cwd: text("cwd"), distrusted };
+        Box::pin(named_files(naming, workspace))
     }
 
     fn workspace_use(&self) -> WorkspaceUse {

@@ -111,5 +111,6 @@ fn what_a_stranger_may_not_choose_is_every_parameter_that_can_hold_text() {
         gated.sensitive().iter().cloned().collect::<Vec<_>>().join(" ")
     };
     expect!["body headers url"].assert_eq(&sensitive("http.request"));
+    expect!["argv cwd stdin"].assert_eq(&sensitive("shell.run"));
     expect!["goal mode model plan tools wall"].assert_eq(&sensitive("agent.ask"));
 }

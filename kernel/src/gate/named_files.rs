@@ -50,6 +50,27 @@ const CONVENTIONAL: [(&[&str], &[&str]); 12] = [
     (&["deno", "bun"], &["deno.json", "deno.jsonc", "bunfig.toml", "package.json"]),
 ];
 
+/// What interpreters add to a name to find a file: a module's (`python3 -m tool`), a folder's (`node server`).
+const MODULE_SUFFIXES: [&str; 14] = [
+    ".py",
+    "/__init__.py",
+    "/__main__.py",
+    ".js",
+    ".cjs",
+    ".mjs",
+    ".ts",
+    "/index.js",
+    "/package.json",
+    ".rb",
+    ".pm",
+    ".lua",
+    ".java",
+    ".class",
+];
+
+/// Bytes of the longest word that may name a module.
+const MODULE_BYTES_MAX: usize = 255;
+
 /// What a call names: paths as written, and the files that its programs read from the current folder and from named ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NamedPaths {
@@ -57,6 +78,35 @@ pub struct NamedPaths {
     pub paths: Vec<String>,
     /// Names of files that the programs read without being told to.
     pub conventional: Vec<&'static str>,
+}
+
+impl NamedPaths {
+    /// Files that interpreters look for if a word names a module, in the current folder or a named one. Nearly all of them do not exist.
+    ///
+    /// ```
+    /// let named = ostler_kernel::gate::named_paths(&["python3", "-m", "tools.deploy"]);
+    /// let modules: Vec<String> = named.modules().collect();
+    /// for file in ["tools/__init__.py", "tools/deploy.py", "tools/deploy/__main__.py"] {
+    ///     assert!(modules.contains(&file.to_owned()));
+    /// }
+    /// ```
+    pub fn modules(&self) -> impl Iterator<Item = String> + '_ {
+        let words = self.paths.iter().filter(|word| {
+            let is_plain = |c: char| c.is_alphanumeric() || "._/-".contains(c);
+            word.len() <= MODULE_BYTES_MAX && !word.starts_with('-') && word.chars().all(is_plain)
+        });
+        words.flat_map(|word| {
+            let is_module = word.contains('.') && !word.contains('/');
+            let path = is_module.then(|| word.replace('.', "/"));
+            let above = |path: &String| {
+                let ends: Vec<usize> = path.match_indices('/').map(|(at, _)| at).collect();
+                ends.into_iter().map(|at| format!("{}/__init__.py", &path[..at])).collect::<Vec<_>>()
+            };
+            let packages = path.as_ref().map(above).unwrap_or_default();
+            let names = [Some(word.clone()), path].into_iter().flatten();
+            names.flat_map(|name| MODULE_SUFFIXES.map(|suffix| format!("{name}{suffix}"))).chain(packages)
+        })
+    }
 }
 
 /// The paths that an argument list may name. Errs on the side of too many: a word that is no file binds nothing. Words are also
@@ -112,6 +162,28 @@ mod tests {
         let named = named_paths(argv);
         let found = named.paths.iter().any(|it| it == path) || named.conventional.contains(&path);
         assert!(found, "{argv:?} does not name {path}: {named:?}");
+    }
+
+    #[test]
+    fn modules_are_named_as_their_interpreters_find_them() {
+        for (argv, path) in [
+            (&["python3", "-m", "tool"][..], "tool.py"),
+            (&["timeout", "5", "pypy3", "-mtool"], "tool/__main__.py"),
+            (&["python3", "-m", "a.b.tool"], "a/__init__.py"),
+            (&["python3", "-m", "a.b.tool"], "a/b/tool.py"),
+            (&["python3", "-c", "import helper; helper.go()"], "helper.py"),
+            (&["node", "./server"], "./server/index.js"),
+            (&["node", "-e", "require('./lib/x')"], "./lib/x.js"),
+            (&["ruby", "-rhelper", "-e", "go"], "helper.rb"),
+            (&["java", "-cp", "out", "Main"], "Main.class"),
+        ] {
+            assert!(named_paths(argv).modules().any(|it| it == path), "{argv:?} does not name {path}");
+        }
+        let long = "a.".repeat(MODULE_BYTES_MAX);
+        assert_eq!(
+            named_paths(&["-m", "a b", &long[..]]).modules().find(|it| it.len() > MODULE_BYTES_MAX),
+            None
+        );
     }
 
     #[test]

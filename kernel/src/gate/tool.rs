@@ -19,8 +19,8 @@ use crate::lineage::{self, ExecutableSpec};
 use crate::plan::{Effect, Idempotency};
 use crate::port::{Tool, ToolSpec};
 
-/// Parameter of the process tool with the argument list.
-const ARGV: &str = "argv";
+/// Parameters of tools that run programs: each may hold code.
+const OF_PROGRAMS: [&str; 2] = ["argv", "stdin"];
 
 /// A tool with its compiled schema. Built once per tool and shared by all calls.
 pub struct GatedTool {
@@ -94,8 +94,8 @@ impl GatedTool {
         })
     }
 
-    /// Adds the sensitive parameters that follow from schema and class: URLs; for acting tools, paths and program
-    /// arguments; for tools that read strangers, everything that can hold text, because even a read-only request sends its text
+    /// Adds the sensitive parameters that follow from schema and class: URLs; for acting tools, paths, and
+    /// arguments and standard input of programs, which may be code; for tools that read strangers, everything that can hold text, because even a read-only request sends its text
     /// away.
     #[must_use]
     pub fn with_reach(mut self) -> GatedTool {
@@ -104,7 +104,7 @@ impl GatedTool {
         let says_where = |(name, schema): &(&String, &Value)| match schema["format"].as_str() {
             Some("uri") => true,
             Some("path") => acts,
-            _ => acts && name.as_str() == ARGV || reads_strangers && can_hold_text(schema),
+            _ => acts && OF_PROGRAMS.contains(&name.as_str()) || reads_strangers && can_hold_text(schema),
         };
         let properties = self.tool.spec().params.get("properties").and_then(Value::as_object);
         let names = properties.into_iter().flatten().filter(says_where).map(|(name, _)| name.clone());
