@@ -179,6 +179,21 @@ fn a_damaged_index_is_built_again_and_told() {
 }
 
 #[test]
+fn a_damaged_page_of_the_index_costs_nothing_but_its_rebuilding() {
+    let world = world();
+    let small = run(&world, "small.yaml");
+    let index = world.data().join("index.redb");
+    let sound = fs::read(&index).unwrap();
+    for page in 0..sound.len() / 4096 {
+        let mut bytes = sound.clone();
+        bytes[page * 4096..][..4096].fill(0x22);
+        fs::write(&index, bytes).unwrap();
+        let told = world.ostler("ps").exits(0).says(&small);
+        assert_eq!(told.err, "", "page {page}");
+    }
+}
+
+#[test]
 fn an_index_that_says_otherwise_than_the_records_is_told_with_what_makes_it_anew() {
     let world = world();
     let small = run(&world, "small.yaml");

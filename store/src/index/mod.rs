@@ -13,13 +13,13 @@ pub(crate) mod catch_up;
 mod commit;
 mod compare;
 mod entry;
+mod guarded;
 mod lookup;
 pub(crate) mod replay;
 pub(crate) mod tables;
 pub(crate) mod tail_index;
 
 use std::ops::Bound;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -28,6 +28,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, TableDefinition};
 
 use self::entry::checked;
+use self::guarded::guarded;
 use crate::format::lsn::Lsn;
 
 pub use compare::IndexDifferences;
@@ -130,7 +131,13 @@ impl Index {
     }
 
     fn set_database(&self, database: Option<Database>) {
-        *self.database.write().unwrap_or_else(PoisonError::into_inner) = database;
+        let mut open = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *open, database);
+        // Closing writes too.
+        let _ = guarded(|| {
+            drop(before);
+            Ok(())
+        });
     }
 
     /// Removes all entries and the mark. If the file cannot be created, the index lives in memory until the process ends.
@@ -209,12 +216,6 @@ fn read_table(database: &Database, table: Table) -> Result<Option<OpenTable>, In
         Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
         table => table.map(Some).map_err(index_error),
     }
-}
-
-/// Converts a panic of the database into an error: redb may panic on a corrupted file, and the journal does not depend on the
-/// index.
-fn guarded<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<T, IndexError> {
-    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(index_error("the database panicked")))
 }
 
 /// Opens the database and verifies every page: an entry hidden by a corrupted page would read as absent. The index is small
