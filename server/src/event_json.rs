@@ -172,7 +172,7 @@ fn reuse_json(decided: &ReuseDecided) -> Value {
         }),
         ReuseDecision::Recomputed(reason) => json!({
             "node": node, "reuse": reuse, "decision": "recomputed", "why": reason.to_string(),
-            "words": reason.in_words(),
+            "words": reason.in_words(), "field": reason.field(),
         }),
     }
 }

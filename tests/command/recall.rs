@@ -36,7 +36,8 @@ fn world() -> World {
 
 /// The word of each node in `ostler explain`, by node.
 fn explained(world: &World) -> Vec<(String, String, Value)> {
-    let lines = world.ostler("explain @last --json").exits(0).lines();
+    let mut lines = world.ostler("explain @last --json").exits(0).lines();
+    lines.retain(|line| line["type"] == "explanation");
     let text = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
     lines.iter().map(|line| (text(line, "node"), text(line, "state"), line["code"].clone())).collect()
 }

@@ -87,7 +87,7 @@ impl RunDriver {
             Ok(prepared) => {
                 let acts = prepared.work.acts(node);
                 self.record_intent(node, &prepared, Some(accounts));
-                self.keep_manifest(node, &prepared.refs);
+                self.keep_manifest(node, &prepared);
                 let calls_none = node.tests.is_none() && !node.is_judged_by(Method::Model);
                 let is_quick = !acts && self.has_time() && calls_none && prepared.work.is_quick();
                 let site = self.site(node, attempt, prepared.key);

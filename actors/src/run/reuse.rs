@@ -12,10 +12,11 @@ use ostler_kernel::lineage::{
 };
 use ostler_kernel::plan::Node;
 use ostler_kernel::port::{JournalError, Seq, StreamId};
-use ostler_kernel::run::{NodeStatus, RefDigests, RunInput, contract_text, repetition};
+use ostler_kernel::run::{NodeStatus, RunInput, contract_text, repetition};
 
 use super::driver::RunDriver;
 use super::launch::Prepared;
+use crate::attempts::attempt::Work;
 use crate::base::keys::AttemptKey;
 
 /// Records read at once. The records for the nodes of a run mostly lie together, in one other run.
@@ -109,10 +110,10 @@ impl RunDriver {
             return if only_effect { decided(None, reason) } else { None };
         }
         // Preparing asks the gate: a denied call reuses nothing, and the attempt reports the denial.
-        let Prepared { refs, .. } = self.prepare(node).await.ok()?;
-        let manifest = self.run.manifest(node, &refs, self.tool_version(node)).ok()?;
+        let prepared = self.prepare(node).await.ok()?;
+        let manifest = self.run.manifest(node, &prepared.refs, self.tool_version(node)).ok()?;
         let work = manifest.reuse();
-        let found = self.look_up(node, &manifest, beyond).await;
+        let found = self.look_up(node, &prepared, &manifest, beyond).await;
         let decision = match found.unwrap_or_else(|error| {
             tracing::warn!(run = %self.opened.run, node = %node.id, %error, "no record could be looked up");
             Err(Reason::NoRecord)
@@ -127,6 +128,7 @@ impl RunDriver {
     async fn look_up(
         &mut self,
         node: &Node,
+        prepared: &Prepared,
         manifest: &Manifest,
         beyond: &Frontier,
     ) -> Result<Result<ReusedResult, Reason>, JournalError> {
@@ -142,7 +144,7 @@ impl RunDriver {
         // Nodes of one run that ask a model the same are independent draws.
         let is_draw = |from: &RecordPlace| node.calls_model() && from.run == self.opened.run;
         let Some((from, record)) = found.filter(|(from, _)| !is_draw(from)) else {
-            let abridged = manifest.abridged();
+            let abridged = self.abridged(node, prepared, manifest);
             return Ok(Err(Reason::without_record(&abridged, last.as_ref().map(|(_, last)| &last.manifest))));
         };
         let contract = contract_text(node);
@@ -230,21 +232,30 @@ impl RunDriver {
         Ok(records.get(&place).map(|record| (place, Arc::clone(record))))
     }
 
+    /// The manifest as it is recorded: with digests of the fields of its inputs.
+    fn abridged(&self, node: &Node, prepared: &Prepared, manifest: &Manifest) -> Manifest {
+        match &prepared.work {
+            Work::Tool { permit, .. } => manifest.with_fields(self.run.inputs_in(node, permit.params())),
+            Work::Known(_) | Work::Render { .. } => manifest.abridged(),
+        }
+    }
+
     /// Keeps the manifest of an attempt for the record of the result.
-    pub(super) fn keep_manifest(&mut self, node: &Node, refs: &RefDigests) {
+    pub(super) fn keep_manifest(&mut self, node: &Node, prepared: &Prepared) {
         if !self.run.is_reusable(node) {
             return;
         }
-        if let Ok(manifest) = self.run.manifest(node, refs, self.tool_version(node)) {
-            self.in_flight.reuse.manifests.insert(node.id.clone(), manifest);
+        if let Ok(manifest) = self.run.manifest(node, &prepared.refs, self.tool_version(node)) {
+            let abridged = self.abridged(node, prepared, &manifest);
+            self.in_flight.reuse.manifests.insert(node.id.clone(), (manifest.reuse(), abridged));
         }
     }
 
     /// Records the result of an ended node for reuse, in the same append as the end.
     pub(super) fn record_for_reuse(&mut self, key: &AttemptKey) {
-        let Some(manifest) = self.in_flight.reuse.manifests.remove(&key.node) else { return };
+        let Some((reuse, manifest)) = self.in_flight.reuse.manifests.remove(&key.node) else { return };
         let Some(node) = self.run.node(&key.node) else { return };
-        let recorded = self.run.recorded_result(node, key.attempt, &manifest);
+        let recorded = self.run.recorded_result(node, key.attempt, reuse, manifest);
         self.apply_effects(recorded.into_iter().collect());
     }
 }

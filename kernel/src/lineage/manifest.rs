@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::fields;
 use super::identity::{self, ExecutableSpec, Inputs};
 use crate::id::{Digest, NodeId};
 use crate::json::{Json, JsonError, Object, canonical, canonical_map, utf16_order};
@@ -15,6 +16,9 @@ const PARAM_BYTES_KEPT: usize = 80;
 
 /// Longest text of the executable that a difference shows.
 const SHOWN_BYTES_MAX: usize = 32;
+
+/// Member of an abridged document of inputs with the digests of fields.
+const FIELDS: &str = "fields";
 
 /// Inputs of the work of a node.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +94,22 @@ impl Manifest {
         Manifest { inputs, ..self.clone() }
     }
 
+    /// The abridged manifest with a digest of each field of the inputs that are objects. `values`: the inputs as received.
+    pub fn with_fields<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Manifest {
+        let abridged = self.abridged();
+        let named: Map<String, Value> = values
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), fields::digests(value)?)))
+            .collect();
+        if named.is_empty() {
+            return abridged;
+        }
+        let mut inputs = object(&abridged.inputs);
+        inputs.insert(FIELDS.to_owned(), Value::Object(named));
+        let inputs = canonical_map(&inputs).expect("digests are canonical");
+        Manifest { inputs, ..abridged }
+    }
+
     /// The document of the executable.
     pub fn sigma(&self) -> &Json {
         &self.sigma
@@ -147,8 +167,16 @@ impl Manifest {
         let (old_refs, new_refs) = (part(&old, "refs"), part(&new, "refs"));
         if let Some(name) = first_unequal(&old_refs, &new_refs) {
             let digest = |refs: &Map<String, Value>| refs.get(&name).and_then(Value::as_str)?.parse().ok();
-            let (old, new) = (digest(&old_refs), digest(&new_refs));
-            return Some(Difference::Ref { name, old, new });
+            let (before, now) = (digest(&old_refs), digest(&new_refs));
+            let fields = |of: &Map<String, Value>| match part(of, FIELDS).get(&name) {
+                Some(Value::Object(fields)) => Some(fields.clone()),
+                _ => None,
+            };
+            let field = fields(&old).zip(fields(&new)).and_then(|(old, new)| first_unequal(&old, &new));
+            return Some(match field {
+                Some(field) => Difference::Field { name, old: before, new: now, field },
+                None => Difference::Ref { name, old: before, new: now },
+            });
         }
         match self.changed_effect(before) {
             Some(node) => Some(Difference::Effect(node)),
@@ -219,6 +247,17 @@ pub enum Difference {
     Effect(NodeId),
     /// The world state seen by a read differs.
     World,
+    /// One field of the value behind a reference differs, maybe among others. Its code is that of [`Difference::Ref`].
+    Field {
+        /// The parameter.
+        name: String,
+        /// The value before.
+        old: Option<Digest>,
+        /// The value now.
+        new: Option<Digest>,
+        /// Path of the first field that differs.
+        field: String,
+    },
 }
 
 impl Difference {
@@ -236,6 +275,15 @@ impl Difference {
             Difference::Ref { name, .. } => format!("input `{name}` changed"),
             Difference::Effect(node) => format!("effect of {node} changed"),
             Difference::World => "what it reads changed".to_owned(),
+            Difference::Field { name, field, .. } => format!("input `{name}` changed: field `{field}`"),
+        }
+    }
+
+    /// The field of the input that differs, if it is known.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Difference::Field { field, .. } => Some(field),
+            _ => None,
         }
     }
 }
@@ -245,7 +293,7 @@ impl std::fmt::Display for Difference {
         match self {
             Difference::Executable { field, .. } => write!(f, "sigma.{field}"),
             Difference::Param(name) => write!(f, "param.{name}"),
-            Difference::Ref { name, old, new } => {
+            Difference::Ref { name, old, new } | Difference::Field { name, old, new, .. } => {
                 let short = |digest: &Option<Digest>| digest.map_or_else(|| "-".to_owned(), short_digest);
                 write!(f, "ref.{name}({},{})", short(old), short(new))
             }
@@ -260,4 +308,36 @@ pub fn short_digest(digest: Digest) -> String {
     let mut text = digest.to_string();
     text.truncate(12);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn recorded(input: &Value) -> Manifest {
+        let sigma = ExecutableSpec { kind: "tool", ..ExecutableSpec::default() };
+        let refs = BTreeMap::from([("criteria".to_owned(), identity::value(&canonical(input).unwrap()))]);
+        let (params, receipts) = (Object::default(), BTreeMap::new());
+        let material =
+            Material { sigma: &sigma, params: &params, refs: &refs, receipts: &receipts, world: None };
+        Manifest::new(material).unwrap().with_fields([("criteria", input)])
+    }
+
+    #[test]
+    fn the_first_field_that_differs_is_named() {
+        let before = recorded(&json!({"limits": {"budget": 50, "days": 3}, "title": "x"}));
+        let check = |now: Value, words: &str| {
+            let difference = recorded(&now).difference(&before).unwrap();
+            assert_eq!(difference.in_words(), words);
+            assert!(difference.to_string().starts_with("ref.criteria("), "{difference}");
+        };
+        check(
+            json!({"limits": {"budget": 70, "days": 3}, "title": "y"}),
+            "input `criteria` changed: field `limits.budget`",
+        );
+        check(json!({"limits": {"budget": 50, "days": 3}}), "input `criteria` changed: field `title`");
+        check(json!([1]), "input `criteria` changed");
+        assert_eq!(before.difference(&before), None);
+    }
 }

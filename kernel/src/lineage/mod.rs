@@ -5,15 +5,18 @@
 
 mod decision;
 mod edit;
+mod fields;
 mod hash;
 mod identity;
 mod manifest;
 mod outcome;
 mod record;
 mod reuse;
+mod root_change;
 
 pub use decision::{Decision, Frontier, frontier, held_by};
 pub use edit::{EditRefusal, Edited, Override, OverrideState, Received, StalePolicy, check_edit};
+pub use fields::FIELDS_MAX;
 pub use hash::hash;
 pub use identity::{
     Edge, ExecutableSpec, Inputs, artifact, executable_digest, idempotency_key, idempotency_key_of,
@@ -23,3 +26,4 @@ pub use manifest::{Difference, Manifest, Material, short_digest};
 pub use outcome::{Instance, Outcome};
 pub use record::{Record, Retractions};
 pub use reuse::{Evidence, Reason, Repetition, Reuse, judge};
+pub use root_change::{ChangeKind, NodeChange, ROOT_CHANGES_MAX, RootChange, root_changes};

@@ -81,6 +81,14 @@ impl Reason {
         }
     }
 
+    /// The field of the input that changed, if it is known.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Reason::Changed(difference) => difference.field(),
+            _ => None,
+        }
+    }
+
     /// The reason to execute work without a record; `last` is the manifest last bound to the node.
     pub fn without_record(now: &Manifest, last: Option<&Manifest>) -> Reason {
         last.and_then(|last| now.difference(last)).map_or(Reason::NoRecord, Reason::Changed)

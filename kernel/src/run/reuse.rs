@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::{Map, Value};
+
 use super::apply::IllegalStep;
 use super::decision::Decision;
 use super::intent::executable;
@@ -10,7 +12,7 @@ use super::{RefDigests, Run};
 use crate::event::{
     ArtifactEdited, Event, ResultKept, ResultRecorded, ReuseDecided, ReuseDecision, ReuseTerms,
 };
-use crate::id::{NodeId, RunId};
+use crate::id::{Digest, NodeId, RunId};
 use crate::json::{self, Json, JsonError};
 use crate::lineage::{Manifest, Material, Repetition};
 use crate::plan::{Approval, Kind, Node};
@@ -57,9 +59,26 @@ impl Run {
         })
     }
 
+    /// The inputs of the node among the resolved parameters of its call: name, and value as received.
+    pub fn inputs_in<'a>(&self, node: &'a Node, params: &'a Map<String, Value>) -> Vec<(&'a str, &'a Value)> {
+        let references = node.param_refs.keys().filter_map(|name| Some((name.as_str(), params.get(name)?)));
+        let results = params.get("values").filter(|_| node.calls_model()).and_then(Value::as_object);
+        let read = node.deps.iter().filter_map(|dep| {
+            let value = results?.get(dep.n.as_str())?.get("result")?;
+            Some((dep.n.as_str(), value))
+        });
+        references.chain(read).collect()
+    }
+
     /// Record of the result with which the node has just ended; `None` if the node did not end with a result, or if the
-    /// result changes the plan.
-    pub fn recorded_result(&self, node: &Node, attempt: u32, manifest: &Manifest) -> Option<Event> {
+    /// result changes the plan. `reuse` is the identity of the work, `manifest` the abridged manifest.
+    pub fn recorded_result(
+        &self,
+        node: &Node,
+        attempt: u32,
+        reuse: Digest,
+        manifest: Manifest,
+    ) -> Option<Event> {
         let instance = self.instance(&node.id)?;
         let output = instance.output.as_ref().filter(|output| output.directive.is_none())?;
         if instance.status != NodeStatus::Executed || instance.attempts != attempt {
@@ -68,8 +87,8 @@ impl Run {
         Some(Event::ResultRecorded(Box::new(ResultRecorded {
             node: node.id.clone(),
             attempt,
-            reuse: manifest.reuse(),
-            manifest: manifest.abridged(),
+            reuse,
+            manifest,
             contract: contract_text(node),
             output: output.clone(),
         })))

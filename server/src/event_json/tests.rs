@@ -316,7 +316,7 @@ fn records_of_runs_have_stable_json() {
         caged {"attempt":1,"node":"a","rung":"landlock"}
         reuse_terms {"fresh":{"Nodes":["a"]}}
         reuse_decided {"artifact":"0101010101010101010101010101010101010101010101010101010101010101","decision":"cut_off","from":{"run":"00000000-0000-0000-0000-000000000000","seq":7},"node":"a","recomputed":["b"],"reuse":"0303030303030303030303030303030303030303030303030303030303030303","sampled":true}
-        reuse_decided {"decision":"recomputed","node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303","why":"param.prompt","words":"prompt changed"}
+        reuse_decided {"decision":"recomputed","field":null,"node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303","why":"param.prompt","words":"prompt changed"}
         granted {"argv":["git"],"by":"ann","client":"acme","id":"g1","tool":"shell.run","until":7}
         grant_revoked {"by":"ann","client":"acme","grant":"g1"}
         retracted {"by":"ann","client":"acme","id":"w1","node":"a","record":null,"run":"00000000-0000-0000-0000-000000000000","withdrawn":"result"}

@@ -186,7 +186,7 @@ enum Command {
     /// Explain why nodes were reused, executed again, or did not run
     ///
     /// For each node: its state, and the first difference to the last time, the record that stood in, or the
-    /// reason for which it did not run. Nodes that explain others are listed once as root causes. --against
+    /// reason for which it did not run. Changes that explain others are listed once as root causes. --against
     /// compares what the nodes worked with in another run.
     #[command(
         after_help = "Examples:\n  ostler explain @last\n  ostler explain @last memo\n  ostler explain @last --against 0198f3c2"

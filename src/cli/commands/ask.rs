@@ -273,7 +273,7 @@ async fn plan_only(
 
 async fn show_plan(session: &mut Session, run: &str, json: bool, out: &mut Out) -> Result<u8, Failure> {
     let mut after = 0;
-    let mut lines = JsonLines;
+    let mut lines = JsonLines::default();
     let mut silent = NoView;
     let view: &mut (dyn View + Send) = if json { &mut lines } else { &mut silent };
     let mut display = Display { view, prompt: None, output: None, text: None, out };

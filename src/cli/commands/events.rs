@@ -211,7 +211,7 @@ async fn print_events(
     }
     let below = (follows && out.is_screen() && !globals.json).then(TextBelow::new);
     let mut view: Box<dyn View + Send> = match globals.json {
-        true => Box::new(JsonLines),
+        true => Box::new(JsonLines::default()),
         false => Box::new(Table { text: below, ..Table::default() }),
     };
     let mut after = args.from.get() - 1;

@@ -14,6 +14,7 @@ use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::{node_name, run_name};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit_name, harmless_line, padded, width};
+use crate::cli::output::changes::{Changes, NO_CHANGE, Roots};
 use crate::cli::output::labels;
 use crate::cli::output::live::View;
 use crate::cli::output::terminal::{Out, style_of};
@@ -58,11 +59,13 @@ pub(super) struct Fates {
     pub(super) nodes: BTreeMap<String, NodeFate>,
     /// The run takes part in reuse.
     takes_part: bool,
+    changes: Changes,
 }
 
 impl View for Fates {
     fn record(&mut self, line: &EventLine, _: &mut Out) {
         let body = &line.body;
+        self.changes.record(line);
         for plan in [&body["plan"], &body["revision"]] {
             for node in plan["nodes"].as_array().into_iter().flatten() {
                 let deps = node["deps"].as_array().into_iter().flatten();
@@ -115,40 +118,6 @@ impl Fates {
             _ => labels::reason(&fate.reason),
         }
     }
-
-    /// Recomputed nodes with a change of their own, not of an input: id, change, and number of recomputed nodes below.
-    fn root_causes(&self) -> Vec<(&str, String, usize)> {
-        let changed = |node: &str| {
-            let decided = self.nodes.get(node)?.decided.as_ref().filter(|decided| is_changed(decided))?;
-            Some((decided["why"].as_str()?, decided["words"].as_str().unwrap_or_default()))
-        };
-        let roots = self.nodes.keys().filter_map(|node| {
-            let (why, words) = changed(node)?;
-            let is_root = !why.starts_with("ref.") && !why.starts_with("effect.");
-            is_root.then(|| (node.as_str(), words.to_owned(), self.recomputed_below(node)))
-        });
-        roots.collect()
-    }
-
-    fn recomputed_below(&self, node: &str) -> usize {
-        let mut below: BTreeSet<&str> = BTreeSet::from([node]);
-        loop {
-            let before = below.len();
-            for (id, fate) in &self.nodes {
-                if fate.deps.iter().any(|dep| below.contains(dep.as_str())) {
-                    below.insert(id);
-                }
-            }
-            if below.len() == before {
-                break;
-            }
-        }
-        let is_recomputed = |node: &&&str| {
-            let decided = self.nodes[**node].decided.as_ref();
-            decided.is_some_and(|decided| decided["decision"] == "recomputed")
-        };
-        below.iter().filter(|other| ***other != *node).filter(is_recomputed).count()
-    }
 }
 
 pub(crate) async fn explain(globals: &Globals, args: ExplainArgs) -> Result<u8, Failure> {
@@ -187,8 +156,11 @@ async fn print_explanation(
         };
         let word = word(fate);
         if globals.json {
-            let code = fate.decided.as_ref().and_then(|decided| decided["why"].as_str());
-            out.json(&json!({"type": "explanation", "run": run, "node": node, "state": word, "why": why, "code": code}));
+            let text = |key: &str| fate.decided.as_ref().and_then(|decided| decided[key].as_str());
+            let (code, field) = (text("why"), text("field"));
+            out.json(&json!({
+                "type": "explanation", "run": run, "node": node, "state": word, "why": why, "code": code, "field": field,
+            }));
         } else {
             let styled = out.styled(style_of(&fate.state), &padded(word, WORD_COLUMNS));
             let text =
@@ -196,10 +168,8 @@ async fn print_explanation(
             out.line(text.trim_end());
         }
     }
-    if args.node.is_none() && args.against.is_none() && !globals.json {
-        for (node, words, below) in fates.root_causes() {
-            out.line(format!("root cause: {node}: {words}; recomputed below it: {below}"));
-        }
+    if args.node.is_none() && args.against.is_none() {
+        fates.changes.print(&run, globals.json, Roots::All, out);
     }
     Ok(())
 }
@@ -221,7 +191,7 @@ pub(super) fn word(fate: &NodeFate) -> &str {
 }
 
 fn is_changed(decided: &Value) -> bool {
-    !matches!(decided["why"].as_str(), Some("no_record" | "not_reusable"))
+    !decided["why"].as_str().is_some_and(|why| NO_CHANGE.contains(&why))
 }
 
 /// Reads the records of a run: its id, and the fates of its nodes.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
 use crate::cli::exit::{Failure, code};
+use crate::cli::output::changes::Changes;
 use crate::cli::output::hints;
 use crate::cli::output::live::{REDRAW, View};
 use crate::cli::output::terminal::{Out, status_line};
@@ -258,7 +259,10 @@ async fn prompt_input(prompt: &mut Option<&mut ApprovalPrompt>) -> PromptInput {
     }
 }
 
-pub(crate) struct JsonLines;
+#[derive(Debug, Default)]
+pub(crate) struct JsonLines {
+    changes: Changes,
+}
 
 impl View for JsonLines {
     fn output(&mut self, row: &OutputRow, out: &mut Out) {
@@ -266,7 +270,12 @@ impl View for JsonLines {
     }
 
     fn record(&mut self, line: &EventLine, out: &mut Out) {
+        self.changes.record(line);
         out.json(line);
+    }
+
+    fn changes(&self) -> Option<&Changes> {
+        Some(&self.changes)
     }
 
     fn has_shown_nodes(&self) -> bool {

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::exit::{Failure, code};
+use crate::cli::output::changes::Roots;
 use crate::cli::output::hints;
 use crate::cli::output::live::plain::{Plain, PriorState};
 use crate::cli::output::live::{Live, NoView, View};
@@ -146,7 +147,7 @@ pub(crate) async fn watch_one(
     let Watch { run, before, json, options, labelled, quiet, turn } = watch;
     let after = before.as_ref().map_or(0, |before| before.seq);
     let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
-        (true, _) => (Box::new(JsonLines), after),
+        (true, _) => (Box::new(JsonLines::default()), after),
         _ if quiet => (Box::new(NoView), after),
         // The tree shows all nodes, so it needs all records.
         (false, true) => (Box::new(Live::new()), 0),
@@ -192,6 +193,9 @@ pub(crate) async fn watch_one(
         Err(code) => return Ok(WatchEnd::Interrupted(code)),
         Ok(Err(refused)) => return Err(connection_lost(refused, &run)),
         Ok(Ok(())) => {}
+    }
+    if let Some(changes) = view.changes() {
+        changes.print(&run, json, Roots::WithNodesBelow, out);
     }
     let summary = session.summary(&run).await?;
     if json {

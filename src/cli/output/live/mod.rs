@@ -12,6 +12,8 @@ mod waves;
 mod writing;
 
 pub(crate) use model::DisplayState;
+#[cfg(test)]
+pub(crate) use model::tests::line;
 pub(crate) use writing::{Pace, Writing};
 
 use std::collections::VecDeque;
@@ -21,6 +23,7 @@ use ostler_kernel::port::OutputStream;
 use ostler_server::wire::{ClientRow, EventLine, OutputRow, TextRow};
 
 use crate::cli::output::cells::fit;
+use crate::cli::output::changes::Changes;
 use crate::cli::output::credits::deposit;
 use crate::cli::output::live::model::RunModel;
 use crate::cli::output::printed::{OUTPUT_NAME_MAX, output_lines};
@@ -83,6 +86,11 @@ pub(crate) trait View {
     fn leave_state(&mut self, _out: &Out) {}
 
     fn end(&mut self, _out: &mut Out) {}
+
+    /// The changes of the nodes, if the view follows them.
+    fn changes(&self) -> Option<&Changes> {
+        None
+    }
 
     /// Returns whether the printed output covers the states of all nodes.
     fn has_shown_nodes(&self) -> bool;
@@ -252,6 +260,10 @@ impl View for Live {
             self.ended = true;
             screen::close();
         }
+    }
+
+    fn changes(&self) -> Option<&Changes> {
+        Some(&self.model.changes)
     }
 
     fn has_shown_nodes(&self) -> bool {

@@ -6,6 +6,7 @@ use ostler_kernel::run::attempt_started_at;
 use ostler_server::wire::EventLine;
 use serde_json::Value;
 
+use crate::cli::output::changes::Changes;
 use crate::cli::output::labels;
 use crate::cli::output::lists::{self, CHILDREN_SHOWN_MAX, ListCounts};
 
@@ -141,6 +142,7 @@ pub(crate) struct RunModel {
     pub(crate) out_of_credit: bool,
     /// Suggested deposit, once the balance is known.
     pub(crate) deposit: Option<i64>,
+    pub(crate) changes: Changes,
     nodes: Vec<NodeModel>,
     index: HashMap<String, usize>,
     levels_outdated: bool,
@@ -193,6 +195,7 @@ impl RunModel {
     /// Applies a record, and returns the node with a changed state.
     pub(crate) fn record(&mut self, line: &EventLine) -> Option<&NodeModel> {
         let body = &line.body;
+        self.changes.record(line);
         match line.kind.as_str() {
             "run_opened" => {
                 line.run.clone_into(&mut self.run);

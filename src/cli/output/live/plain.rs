@@ -3,6 +3,7 @@
 use ostler_server::wire::{ClientRow, EventLine, OutputRow};
 
 use crate::cli::output::cells::{fit, fit_name, harmless_line, padded, width};
+use crate::cli::output::changes::Changes;
 use crate::cli::output::labels::short_id;
 use crate::cli::output::live::View;
 use crate::cli::output::live::model::{DisplayState, NodeModel, RunModel, text};
@@ -60,6 +61,10 @@ impl View for Plain {
             let text = credits::used_up(&self.model.client, line);
             out.line(format!("{}{} {text}", self.label, clock_time(at_ms)));
         }
+    }
+
+    fn changes(&self) -> Option<&Changes> {
+        Some(&self.model.changes)
     }
 
     fn has_shown_nodes(&self) -> bool {

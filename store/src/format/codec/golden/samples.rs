@@ -209,6 +209,7 @@ pub(crate) fn samples() -> Vec<Event> {
     plan_language(&mut samples);
     samples.extend(kept());
     samples.extend(recalls());
+    samples.push(changed_field());
     samples
 }
 
@@ -287,6 +288,13 @@ fn reuse() -> Vec<Event> {
         output: output(),
     })));
     samples
+}
+
+fn changed_field() -> Event {
+    let (old, new) = (Some(Digest([6; 32])), Some(Digest([7; 32])));
+    let difference = Difference::Field { name: "in".into(), old, new, field: "limits.budget".into() };
+    let decision = ReuseDecision::Recomputed(Reason::Changed(difference));
+    Event::ReuseDecided(Box::new(ReuseDecided { node: node(), reuse: None, decision }))
 }
 
 fn gate_verdict() -> Event {
