@@ -1,10 +1,13 @@
 //! Changes of a running plan: merging, refusals, and the revision record as the only input of recovery.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{
-    Change, Effect, Idempotency, Join, MergedPlan, Node, NodeProgress, Plan, PlanDraft, PolicyDraft,
-    Revision, Settings, ToolDefaults, Tools, apply_change, merge,
+    BadParam, Change, Effect, Idempotency, Join, MergedPlan, Node, NodeProgress, PLAN_EDGES_MAX, Plan,
+    PlanDraft, PolicyDraft, Revision, Settings, ToolDefaults, Tools, apply_change, expand, merge,
 };
 use serde_json::{Map, Value, json};
 
@@ -373,4 +376,49 @@ fn changes_read_back_as_they_are_written() {
         let again: Change = serde_json::from_value(serde_json::to_value(&change).unwrap()).unwrap();
         assert_eq!(again, change);
     }
+}
+
+/// Counts the calls whose parameters are judged: one for each node.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl Tools for Counting {
+    fn defaults(&self, _: &str, _: &Map<String, Value>) -> Option<ToolDefaults> {
+        Some(ToolDefaults::default())
+    }
+
+    fn check_params(&self, _: &str, _: &Map<String, Value>, _: &BTreeSet<&str>) -> Vec<BadParam> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Vec::new()
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec!["t".to_owned()]
+    }
+}
+
+#[test]
+fn a_list_beyond_the_limits_is_refused_before_any_child_is_made() {
+    let tools = Counting::default();
+    let settings = Settings::real(1, &tools);
+    let mut nodes: Vec<Value> = (0..99).map(|at| json!({"id": format!("d{at}"), "tool": "t"})).collect();
+    let deps: Vec<Value> = nodes.iter().map(|node| node["id"].clone()).collect();
+    let list = json!({"from": "d0", "path": "x", "as": "p", "max": 9_000_000_000_u64});
+    nodes.push(json!({"id": "e", "tool": "t", "deps": deps, "for_each": list}));
+    with_contracts(&mut nodes);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    let plan = draft.validate(&settings).unwrap();
+    let at = plan.position(&"e".into()).unwrap();
+    let expanded = |count| {
+        let before = tools.0.load(Ordering::Relaxed);
+        let result = expand(&plan, at, count, &|_| NodeProgress::NotStarted, false, &settings);
+        let faults: Vec<String> = result.err().into_iter().flatten().map(|fault| fault.detail).collect();
+        (faults, tools.0.load(Ordering::Relaxed) - before)
+    };
+    let (faults, asked) = expanded(10);
+    assert!(faults.is_empty() && asked >= 10, "{faults:?} {asked}");
+    let edges = format!("the plan has 100099 edges, at most {PLAN_EDGES_MAX} are allowed");
+    assert_eq!(expanded(1_000), (vec![edges], 0));
+    let (faults, asked) = expanded(usize::MAX);
+    assert!(faults[0].ends_with("nodes, policy.max_nodes allows 10000") && asked == 0, "{faults:?} {asked}");
 }

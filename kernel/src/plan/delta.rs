@@ -213,6 +213,12 @@ impl<'a> Merge<'a> {
         }
     }
 
+    /// Refuses the change without looking at the merged plan.
+    pub(super) fn refuse(mut self, faults: Vec<Diagnostic>) -> Vec<Diagnostic> {
+        self.faults.extend(faults);
+        sort_and_limit(self.faults)
+    }
+
     fn fault(&mut self, code: DiagnosticCode, node: impl std::fmt::Display, detail: &str, help: &str) {
         self.faults.push(Diagnostic::new(code, node, detail, help));
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::delta::{Merge, MergedPlan};
 use super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::pointer::Pointer;
+use super::validate::too_large;
 use super::{
     Approval, Dep, Effect, Join, Kind, Made, Method, Node, NodeProgress, On, ParamRef, Plan, Rule, Settings,
 };
@@ -132,11 +133,18 @@ pub fn expand(
 ) -> Result<MergedPlan, Vec<Diagnostic>> {
     let node = &plan.nodes[at];
     let Some(for_each) = &node.for_each else { return Err(Vec::new()) };
-    // A list far beyond the node limit is refused before allocating any node.
-    let room = (plan.policy.max_nodes as usize + 1).saturating_sub(plan.nodes.len());
-    let items: Vec<NodeId> = (0..count.min(room) as u64).map(|k| ForEach::child(&node.id, k)).collect();
     let mut merge = Merge::new(plan, progress, settings);
     merge.check_run(closed);
+    // Refused before any child is made: each has a copy of the node's parameters and dependencies.
+    let edges: usize = plan.nodes.iter().map(|node| node.deps.len()).sum();
+    let added = count.saturating_mul(1 + node.deps.len());
+    let (nodes, edges) = (plan.nodes.len().saturating_add(count), edges.saturating_add(added));
+    let faults = too_large(nodes, edges, &plan.policy, settings);
+    if !faults.is_empty() {
+        let fault = |(detail, help)| Diagnostic::new(DiagnosticCode::V13, Diagnostic::PLAN, detail, help);
+        return Err(merge.refuse(faults.into_iter().map(fault).collect()));
+    }
+    let items: Vec<NodeId> = (0..count as u64).map(|k| ForEach::child(&node.id, k)).collect();
     merge.put(at, collector(node, for_each, items.clone()));
     for (k, id) in items.into_iter().enumerate() {
         merge.add(child(node, for_each, id, k));

@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::pointer::Pointer;
-use super::super::{Approval, Kind, Node, Settings};
+use super::super::{Approval, Kind, Node, Policy, Settings};
 use super::IndexedPlan;
 use crate::id::Ticks;
 
@@ -30,19 +30,32 @@ pub(super) fn size(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults: &
         let place = indexed.origin.whole().key("nodes");
         faults.push(Diagnostic::new(DiagnosticCode::V13, Diagnostic::PLAN, detail, help).at(&place));
     };
-    let (count, most) = (plan.nodes.len(), plan.policy.max_nodes);
-    if count == 0 {
+    if plan.nodes.is_empty() {
         fault("the plan has no nodes".into(), "add at least one node");
     }
-    if count > most as usize {
-        let detail = format!("the plan has {count} nodes, policy.max_nodes allows {most}");
-        fault(detail, "split the plan, or raise policy.max_nodes");
+    let edges = plan.nodes.iter().map(|node| node.deps.len()).sum();
+    for (detail, help) in too_large(plan.nodes.len(), edges, &plan.policy, settings) {
+        fault(detail, help);
     }
-    let edges: usize = plan.nodes.iter().map(|node| node.deps.len()).sum();
+}
+
+/// What is wrong with a plan of so many nodes and edges, and the help.
+pub(in crate::plan) fn too_large(
+    nodes: usize,
+    edges: usize,
+    policy: &Policy,
+    settings: &Settings<'_>,
+) -> Vec<(String, &'static str)> {
+    let (mut faults, most) = (Vec::new(), policy.max_nodes);
+    if nodes > most as usize {
+        let detail = format!("the plan has {nodes} nodes, policy.max_nodes allows {most}");
+        faults.push((detail, "split the plan, or raise policy.max_nodes"));
+    }
     if settings.real_run && edges > PLAN_EDGES_MAX {
         let detail = format!("the plan has {edges} edges, at most {PLAN_EDGES_MAX} are allowed");
-        fault(detail, "split the plan, or add a node that collects many results for many readers");
+        faults.push((detail, "split the plan, or add a node that collects many results for many readers"));
     }
+    faults
 }
 
 /// Checks the waits before retries; skipped for a running plan.

@@ -20,6 +20,7 @@ mod sub_agent;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::plan) use bounds::too_large;
 pub use bounds::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX};
 pub(crate) use references::is_path;
 
