@@ -25,7 +25,7 @@ const TEXTS_BYTES_MAX: usize = 64 << 10;
 const STDIN_BYTES_MAX: usize = 1 << 20;
 
 /// Files that are looked for in the folders of one call: named ones, those of modules, and those by convention.
-const SOUGHT_MAX: usize = 100_000;
+const SOUGHT_MAX: usize = 50_000;
 
 /// What a call goes by, as far as its parameters say.
 pub(super) struct Naming {
@@ -73,7 +73,8 @@ fn read(
         }
     }
     let names = named.conventional.iter().map(ToString::to_string);
-    let names: Vec<String> = names.chain(named.paths.iter().cloned()).chain(named.modules()).collect();
+    let names = names.chain(named.paths.iter().cloned()).chain(named.modules());
+    let names: Vec<String> = names.take(SOUGHT_MAX).collect();
     let sought = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     files.extend(sought.take(SOUGHT_MAX).filter_map(|path| climb(&path)));
     let (mut left, mut text_left, mut read) = (READ_BYTES_MAX, TEXTS_BYTES_MAX, Vec::new());
@@ -220,6 +221,7 @@ mod tests {
         for file in ["tool.py", "src/tool.py", "src/pkg/__init__.py", "src/pkg/go.py"] {
             std::fs::write(root.join(file), "").expect("it is written");
         }
+        let many = (0..SOUGHT_MAX / 10).map(|at| format!("w{at}")).collect::<Vec<_>>().join(" ");
         for (argv, expected) in [
             (&["python3", "-m", "tool"][..], &["tool.py"][..]),
             (&["env", "PYTHONPATH=src", "python3", "-mtool"], &["src/tool.py", "tool.py"]),
@@ -228,9 +230,11 @@ mod tests {
                 &["src/pkg/__init__.py", "src/pkg/go.py"],
             ),
             (&["python3", "-m", "other"], &[]),
+            // Beyond the limit only files that a word names as they are.
+            (&["sh", "-c", &format!("{many}; ./tool.py; python3 -m pkg.go")], &["tool.py"]),
         ] {
             let found = names(root, argv, None).await;
-            assert_eq!(found.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), expected, "{argv:?}");
+            assert_eq!(found.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), expected);
         }
     }
 

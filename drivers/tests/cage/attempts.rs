@@ -61,7 +61,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     said(
         "reads the operator key in the workspace under another name",
         1,
-        "mv .config other; cat other/ostler/ostler-operator.key .config/ostler/ostler-operator.key",
+        "mv .config other; cat other/ostler/*.key || cat .config/ostler/*.key",
     ),
     said("reads temporary files of others", 0, "cat $TMP_SECRET"),
     said(
