@@ -32,6 +32,8 @@ conformance:
     cargo run -- simulate graph kernel/tests/data/graph_cases.jsonl --check
     cargo run -- simulate modes kernel/tests/data/mode_cases.jsonl --check
     cargo run -- simulate gate kernel/tests/data/gate_cases.jsonl --check
+    cargo run -- simulate lineage kernel/tests/data/lineage_cases.jsonl --check
+    cargo run -- simulate lineage kernel/tests/data/own_lineage_cases.jsonl --check
 
 # Rewrites what the pages of the guide print to what is printed now; look at the difference before you commit it.
 guide:

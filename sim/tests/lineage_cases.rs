@@ -4,9 +4,14 @@ mod cases;
 
 const CASES: &str = include_str!("../../kernel/tests/data/lineage_cases.jsonl");
 
+/// Guards, lists and undos, which the suite leaves to prose.
+const OWN_CASES: &str = include_str!("../../kernel/tests/data/own_lineage_cases.jsonl");
+
 #[test]
 fn every_case_gives_what_it_expects() {
-    cases::check(CASES, ostler_sim::lineage::run_case);
+    for cases in [CASES, OWN_CASES] {
+        cases::check(cases, ostler_sim::lineage::run_case);
+    }
 }
 
 #[test]

@@ -19,6 +19,12 @@ pub enum Decision<R = RunId> {
     ParamMissing(String),
     /// The output broke the contract.
     ContractFailed,
+    /// A guard cannot be judged.
+    GuardError,
+    /// A list cannot be expanded.
+    ExpandError,
+    /// A guard does not hold, or a predecessor was skipped.
+    Skipped,
     /// A person's artifact counts.
     Pinned {
         /// The person.
@@ -56,7 +62,11 @@ impl<R> Decision<R> {
         match self {
             Decision::Blocked(_) => "blocked",
             Decision::Waiting(_) => "waiting",
-            Decision::ParamMissing(_) | Decision::ContractFailed => "failed",
+            Decision::ParamMissing(_)
+            | Decision::ContractFailed
+            | Decision::GuardError
+            | Decision::ExpandError => "failed",
+            Decision::Skipped => "skipped",
             Decision::Pinned { .. } => "pinned",
             Decision::Asked => "asked",
             Decision::Denied => "denied",
@@ -73,7 +83,10 @@ impl<R> Decision<R> {
             Decision::Blocked(_)
             | Decision::ParamMissing(_)
             | Decision::ContractFailed
+            | Decision::GuardError
+            | Decision::ExpandError
             | Decision::Denied => Some(Decision::Blocked(node.clone())),
+            Decision::Skipped => Some(Decision::Skipped),
             Decision::Waiting(_) | Decision::Asked => Some(Decision::Waiting(node.clone())),
             Decision::Pinned { .. }
             | Decision::Reused { .. }
@@ -91,6 +104,9 @@ impl<R: fmt::Display> fmt::Display for Decision<R> {
             Decision::Blocked(node) | Decision::Waiting(node) => write!(f, "{name}{{{node}}}"),
             Decision::ParamMissing(param) => write!(f, "{name}{{param_missing.{param}}}"),
             Decision::ContractFailed => write!(f, "{name}{{contract}}"),
+            Decision::GuardError => write!(f, "{name}{{guard_error}}"),
+            Decision::ExpandError => write!(f, "{name}{{expand_error}}"),
+            Decision::Skipped => write!(f, "{name}{{guard_false}}"),
             Decision::Pinned { author, .. } => write!(f, "{name}{{{author}}}"),
             Decision::Asked => write!(f, "{name}{{stale}}"),
             Decision::Denied => write!(f, "{name}{{}}"),
@@ -106,18 +122,19 @@ impl<R: fmt::Display> fmt::Display for Decision<R> {
     }
 }
 
-/// Decision that the direct predecessors, in ascending id, impose on a node; `None` if the node may be decided. Failures
-/// take precedence over questions.
+/// Decision that the direct predecessors, in ascending id, impose on a node; `None` if the node may be decided. A skip takes
+/// precedence over failures, and failures over questions.
 pub fn held_by<'a, R: 'a>(above: impl Iterator<Item = (&'a NodeId, &'a Decision<R>)>) -> Option<Decision<R>> {
-    let mut waiting = None;
+    let (mut blocked, mut waiting) = (None, None);
     for (node, decision) in above {
         match decision.below(node) {
-            Some(blocked @ Decision::Blocked(_)) => return Some(blocked),
+            Some(Decision::Skipped) => return Some(Decision::Skipped),
+            Some(by @ Decision::Blocked(_)) => blocked = blocked.or(Some(by)),
             Some(other) => waiting = waiting.or(Some(other)),
             None => {}
         }
     }
-    waiting
+    blocked.or(waiting)
 }
 
 /// Nearest executed ancestors of a node: the first executed node on every upward path.

@@ -1,4 +1,9 @@
 //! Format of a lineage case: a plan, the functions of its steps, the outside world, and revisions.
+//!
+//! A step may have `when` and `for_each` as in a plan file. A guard decides before identities are compared: a skipped step loses its
+//! bound result, an effect keeps it. A list makes the steps `ID.k` and, as `ID`, their collector, whose references are named by index.
+//! The operation `undo{node}` says that an undo of the step's effect has executed: its record is retracted until it is made anew; a step
+//! without a standing effect refuses it (`nothing`).
 
 use std::collections::BTreeMap;
 
@@ -149,5 +154,9 @@ pub(super) enum Op {
     },
     Domain {
         to: String,
+    },
+    /// An undo of the step's effect has executed.
+    Undo {
+        node: NodeId,
     },
 }

@@ -32,19 +32,61 @@ impl World {
         let steps = self.steps_in_order()?;
         let mut order = Vec::with_capacity(steps.len());
         for step in &steps {
-            let decided = self.decide(step)?;
-            self.decided.insert(step.id.clone(), decided);
-            order.push(step.id.clone());
+            match &step.for_each {
+                Some(for_each) => self.decide_list(step, for_each, &mut order)?,
+                None => self.decide_into(step, &mut order)?,
+            }
         }
         Ok(order)
     }
 
+    /// Decides one step, the next in `order`.
+    pub(super) fn decide_into(&mut self, step: &Step, order: &mut Vec<NodeId>) -> Result<(), CaseError> {
+        let decided = match self.held(step)? {
+            Some(decision) => self.undecided(step, decision)?,
+            None => self.decide(step)?,
+        };
+        self.decided.insert(step.id.clone(), decided);
+        order.push(step.id.clone());
+        Ok(())
+    }
+
+    /// The decision that predecessors and guards impose on a step; `None` if it may be decided.
+    pub(super) fn held(&mut self, step: &Step) -> Result<Option<Decision<RunName>>, CaseError> {
+        let above = step.above();
+        let by_predecessors =
+            held_by(above.iter().filter_map(|&id| Some((id, &self.decided.get(id)?.decision))));
+        let held = match by_predecessors {
+            Some(held) => Some(held),
+            None => self.guarded(step)?,
+        };
+        if held == Some(Decision::Skipped) && !step.effect.acts() {
+            self.withdraw(&step.id);
+        }
+        Ok(held)
+    }
+
+    /// The decision of the first guard that does not hold, or cannot be judged.
+    fn guarded(&self, step: &Step) -> Result<Option<Decision<RunName>>, CaseError> {
+        for guard in &step.guards {
+            match guard.holds(&self.published(&guard.from)?.content.value) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Some(Decision::Skipped)),
+                Err(_) => return Ok(Some(Decision::GuardError)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the bound result from a step of the run; its generation stays.
+    pub(super) fn withdraw(&mut self, id: &NodeId) {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.last = None;
+        }
+    }
+
     fn decide(&mut self, step: &Step) -> Result<Decided, CaseError> {
         let above = step.above();
-        let held = held_by(above.iter().filter_map(|&id| Some((id, &self.decided.get(id)?.decision))));
-        if let Some(decision) = held {
-            return self.undecided(step, decision);
-        }
         let beyond = frontier(above.iter().filter_map(|&id| {
             let decided = self.decided.get(id)?;
             Some((id, decided.executed, &decided.frontier))
@@ -81,13 +123,14 @@ impl World {
     }
 
     /// A step whose decision needs no further examination.
-    fn undecided(&self, step: &Step, decision: Decision<RunName>) -> Result<Decided, CaseError> {
+    pub(super) fn undecided(&self, step: &Step, decision: Decision<RunName>) -> Result<Decided, CaseError> {
         Ok(Decided {
             decision,
             sigma: step.sigma_digest()?,
             identity: None,
             published: None,
             generation: self.generation(&step.id),
+            acts: step.effect.acts(),
             executed: false,
             frontier: Frontier::default(),
         })
@@ -100,6 +143,7 @@ impl World {
             identity: Some(work.identity),
             published: None,
             generation: self.generation(&step.id),
+            acts: step.effect.acts(),
             executed,
             frontier: Frontier::default(),
         }
@@ -127,7 +171,7 @@ impl World {
         }
         let mut receipts = BTreeMap::new();
         for id in step.above() {
-            if self.acts(id)? {
+            if self.decided.get(id).is_some_and(|decided| decided.acts) {
                 receipts.insert(id.clone(), self.published(id)?.receipt);
             }
         }
@@ -164,14 +208,7 @@ impl World {
         self.sources.get(step.text("world")?)
     }
 
-    fn acts(&self, id: &NodeId) -> Result<bool, CaseError> {
-        Ok(match self.nodes.get(id) {
-            Some(fields) => Step::read(fields)?.effect.acts(),
-            None => false,
-        })
-    }
-
-    fn published(&self, id: &NodeId) -> Result<&Published, CaseError> {
+    pub(super) fn published(&self, id: &NodeId) -> Result<&Published, CaseError> {
         let published = self.decided.get(id).and_then(|decided| decided.published.as_ref());
         published.ok_or_else(|| shape(format!("{id} published nothing")))
     }
@@ -182,7 +219,7 @@ impl World {
             edges.push((Edge::Ref(name), self.published(&reference.from)?.lineage));
         }
         let referenced = |id: &NodeId| step.refs.values().any(|reference| reference.from == *id);
-        for id in step.deps.iter().filter(|id| !referenced(id)) {
+        for id in step.above().into_iter().filter(|id| !referenced(id)) {
             edges.push((Edge::Order, self.published(id)?.lineage));
         }
         Ok(lineage::lineage(reuse, &edges))
@@ -216,6 +253,7 @@ impl World {
             identity: Some(work.identity.clone()),
             published,
             generation: self.generation(&step.id),
+            acts: step.effect.acts(),
             executed: false,
             frontier: Frontier::clone(beyond),
         })
@@ -228,7 +266,8 @@ impl World {
             let last = self.manifests.get(&(self.domain.clone(), step.id.clone()));
             return Ok(Err(Reason::without_record(&work.manifest, last)));
         };
-        let looked_up = LookedUp::new(self, step, record)?;
+        let mut looked_up = LookedUp::new(self, step, record)?;
+        looked_up.retracted |= self.undone.contains(&key);
         let contract = &step.contract.1;
         let reuse = match judge(record, step.repetition(work.world.as_deref()), contract, &looked_up) {
             Ok(reuse) => reuse,
@@ -284,6 +323,7 @@ impl World {
             identity: Some(work.identity),
             published: Some(published),
             generation: self.generation(&step.id),
+            acts: step.effect.acts(),
             executed,
             frontier: beyond,
         }
@@ -308,6 +348,7 @@ impl World {
             contracts: [step.contract.1.clone()].into(),
         };
         self.stored.insert(artifact, content.bytes.clone());
+        self.undone.remove(&(self.domain.clone(), reuse));
         self.records.insert((self.domain.clone(), reuse), record);
         let bound = Bound { content, artifact, run: self.run.clone(), receipt };
         self.set_outcome(step, &work, Some(bound.clone()));

@@ -3,6 +3,7 @@
 mod case;
 mod contract;
 mod decide;
+mod expand;
 mod function;
 mod measure;
 mod ops;

@@ -60,6 +60,7 @@ impl World {
                 }
             }
             Op::Domain { to } => self.domain.clone_from(to),
+            Op::Undo { node } => return Ok(self.undo(node)),
         }
         Ok(None)
     }
@@ -139,6 +140,17 @@ impl World {
         Ok(None)
     }
 
+    /// Retracts the record of an undone effect, so that neither this run nor a later one keeps it.
+    fn undo(&mut self, node: &NodeId) -> Refusal {
+        let done = self.decided.get(node).filter(|decided| decided.acts && decided.published.is_some());
+        let Some(identity) = done.and_then(|decided| decided.identity.clone()) else {
+            return Some("nothing".to_owned());
+        };
+        self.undone.insert((self.domain.clone(), identity.reuse));
+        self.withdraw(node);
+        None
+    }
+
     fn answer(&mut self, node: &NodeId, keep: bool) -> Refusal {
         let asked = self.decided.get(node).filter(|decided| decided.decision == Decision::Asked);
         let Some(identity) = asked.and_then(|decided| decided.identity.clone()) else {
@@ -183,6 +195,13 @@ fn rename_uses(fields: &mut Map<String, Value>, from: &NodeId, to: &NodeId) {
     }
     if let Some(Value::Object(refs)) = fields.get_mut("param_refs") {
         refs.values_mut().filter_map(|reference| reference.get_mut("from")).for_each(renamed);
+    }
+    fields.get_mut("for_each").and_then(|list| list.get_mut("from")).into_iter().for_each(renamed);
+    match fields.get_mut("when") {
+        Some(Value::Array(guards)) => {
+            guards.iter_mut().filter_map(|guard| guard.get_mut("from")).for_each(renamed);
+        }
+        guard => guard.and_then(|guard| guard.get_mut("from")).into_iter().for_each(renamed),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::{Json, Object};
 use ostler_kernel::lineage::{self, ExecutableSpec, Repetition};
-use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::plan::{Effect, ForEach, Guard, Idempotency};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -31,6 +31,9 @@ pub(super) struct Step {
     pub(super) params: Object,
     pub(super) refs: BTreeMap<String, Reference>,
     pub(super) deps: BTreeSet<NodeId>,
+    /// The guards, in their order.
+    pub(super) guards: Vec<Guard>,
+    pub(super) for_each: Option<ForEach>,
     pub(super) effect: Effect,
     pub(super) idem: Idempotency,
     pub(super) reusable: bool,
@@ -51,6 +54,11 @@ impl Step {
             params: read::<Map<String, Value>>(fields, "params")?.into(),
             refs: read(fields, "param_refs")?,
             deps: read(fields, "deps")?,
+            guards: match fields.get("when") {
+                Some(guard @ Value::Object(_)) => vec![read_value(guard, "when")?],
+                _ => read(fields, "when")?,
+            },
+            for_each: read(fields, "for_each")?,
             effect: read(fields, "effect")?,
             idem: read(fields, "idem")?,
             reusable: read(fields, "reusable")?,
@@ -109,7 +117,10 @@ impl Step {
 
     /// The direct predecessors, in ascending id.
     pub(super) fn above(&self) -> BTreeSet<&NodeId> {
-        self.deps.iter().chain(self.refs.values().map(|reference| &reference.from)).collect()
+        let refs = self.refs.values().map(|reference| &reference.from);
+        let guards = self.guards.iter().map(|guard| &guard.from);
+        let list = self.for_each.iter().map(|for_each| &for_each.from);
+        self.deps.iter().chain(refs).chain(guards).chain(list).collect()
     }
 
     /// Name of the function that computes the step.
@@ -124,8 +135,12 @@ fn read<T: Default + serde::de::DeserializeOwned>(
 ) -> Result<T, CaseError> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(T::default()),
-        Some(value) => T::deserialize(value).map_err(|error| shape(format!("`{name}`: {error}"))),
+        Some(value) => read_value(value, name),
     }
+}
+
+fn read_value<T: serde::de::DeserializeOwned>(value: &Value, name: &str) -> Result<T, CaseError> {
+    T::deserialize(value).map_err(|error| shape(format!("`{name}`: {error}")))
 }
 
 pub(super) fn shape(what: impl Into<String>) -> CaseError {

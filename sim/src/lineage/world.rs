@@ -35,6 +35,8 @@ pub(super) struct Decided {
     pub(super) generation: u64,
     pub(super) executed: bool,
     pub(super) frontier: Frontier,
+    /// The step changes the world.
+    pub(super) acts: bool,
 }
 
 /// Identity of a step with resolved inputs.
@@ -75,6 +77,8 @@ pub(super) struct World {
     /// The artifact store: bytes by digest.
     pub(super) stored: BTreeMap<Digest, String>,
     pub(super) retractions: Retractions,
+    /// Records of effects that were undone.
+    pub(super) undone: BTreeSet<(String, Digest)>,
     pub(super) edits: BTreeMap<NodeId, Edit>,
     /// Steps that the gate denies.
     pub(super) denied: BTreeSet<NodeId>,
