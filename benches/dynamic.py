@@ -1,6 +1,6 @@
-"""Figures of guards, lists and waits: python3 benches/dynamic.py target/release/ostler
+"""Figures of guards and lists: python3 benches/dynamic.py target/release/ostler
 
-Simulates generated cases and runs two plans; prints the lines of docs/performance.md. CPU time is that of the whole process, with the
+Simulates generated cases; prints the lines of docs/performance.md. CPU time is that of the whole process, with the
 reading of the case; compared cases alternate, and the smallest of several rounds counts.
 """
 
@@ -10,12 +10,10 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 
 ROUNDS = 7
 CHILDREN = 10_000
 GUARDED, GUARDS = 5_000, 16
-WAITS = 10_000
 CONTRACT = [{"method": "schema"}]
 SOURCE = {"id": "src", "contract": CONTRACT}
 
@@ -69,23 +67,6 @@ def simulated(ostler, cases):
     return [min(times) for times in zip(*rounds)]
 
 
-def resident(ostler, name, more):
-    """Megabytes of the process in which all nodes wait, or are pending behind a sleep."""
-    waits = [{"id": f"w{k}", "kind": "wait", "deadline": "1h", **more} for k in range(WAITS)]
-    sleep = {"id": "first", "tool": "time.sleep", "params": {"ms": 600_000}}
-    with open(f"{name}.json", "w") as file:
-        json.dump({"id": name, "policy": {"max_nodes": WAITS + 10}, "nodes": [sleep, *waits]}, file)
-    environment = {**os.environ, "OSTLER_DATA": name, "XDG_CONFIG_HOME": os.getcwd()}
-    with open(f"{name}.log", "w") as log:
-        run = subprocess.Popen([ostler, "run", f"{name}.json"], stdout=log, env=environment)
-    time.sleep(15)
-    with open(f"/proc/{run.pid}/status") as status:
-        line = next(line for line in status if line.startswith("VmRSS:"))
-    run.kill()
-    run.wait()
-    return int(line.split()[1]) * 1024 / 1e6
-
-
 def main():
     ostler = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
@@ -95,8 +76,6 @@ def main():
         all_of_them, first = simulated(ostler, [guarded(1), guarded(2)])
         judged = GUARDED * (GUARDS - 1)
         print(f"a guard, at most: {(all_of_them - first) / judged * 1e6:.2f} us")
-        waiting, pending = resident(ostler, "waiting", {}), resident(ostler, "pending", {"deps": ["first"]})
-        print(f"{WAITS:,} waiting nodes: {waiting:.0f} MB resident in all, pending ones {pending:.0f} MB")
 
 
 main()
