@@ -81,6 +81,7 @@ pub use messages::registry::{AgentRow, RegisterError, ReleaseError};
 pub use messages::retraction::RetractError;
 pub use messages::submission::{Submission, SubmitError, Term};
 pub use messages::verdict::{EvaluationError, VerdictRequest};
+pub use messages::wait_answer::WaitVerdict;
 pub use ostler_scheduler::AGENT_WEIGHT;
 pub use pipelines::{
     DeadLetterRow, Gap, Outbox, PipelineError, PipelineEvent, PipelineRow, PublishError, Stage, StageError,

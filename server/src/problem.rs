@@ -125,7 +125,7 @@ impl From<RunError> for Problem {
                 ResolutionError::OtherAttempt { .. } => (StatusCode::CONFLICT, "other_attempt"),
             },
             RunError::Undo(UndoError::Live) => (StatusCode::CONFLICT, "undo_live"),
-            RunError::Undo(UndoError::Nothing) => (StatusCode::CONFLICT, "undo_nothing"),
+            RunError::Undo(UndoError::Nothing { .. }) => (StatusCode::CONFLICT, "undo_nothing"),
             RunError::NodeOver { .. } => (StatusCode::CONFLICT, "node_over"),
             RunError::Intent(_) => (StatusCode::FORBIDDEN, "intent_above_token"),
             RunError::Change(_) => (StatusCode::CONFLICT, "change_refused"),

@@ -134,7 +134,8 @@ pub(crate) async fn show(
     let view = view_at(&api.system, run, at).await?;
     let is_past = at.is_some() && api.system.events(run, view.last)?.next_known().await.is_some();
     let left_out = summary::left_out(&api.system, &view).await;
-    let shown = if is_past { summary::in_the_past(&view) } else { summary::current(&api.system, &view)? };
+    let shown =
+        if is_past { summary::in_the_past(&view) } else { summary::current(&api.system, &view).await? };
     Ok(Json(Summary { left_out, ..shown }))
 }
 

@@ -15,13 +15,35 @@ use serde::Deserialize;
 use crate::problem::Problem;
 use crate::wire::{
     AnswerView, CallBudgetView, DiagnosisView, ListView, ParentView, RateWaitView, ReliabilityBounds,
-    RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting, word,
+    RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting, WaitingBelow, word,
 };
 
+/// Runs below a run whose questions its page shows.
+const ASKING_BELOW_MAX: usize = 16;
+
 /// The summary of a run; the view holds its last record.
-pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
+pub(crate) async fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
     let call_budget = system.call_account(view)?.map(CallBudgetView::from);
-    Ok(Summary { call_budget, ..without_account(system, view)? })
+    let waiting_below = asking_below(system, view.opened.run).await;
+    Ok(Summary { call_budget, waiting_below, ..without_account(system, view)? })
+}
+
+/// The questions in runs below a run that it waits for. A run that cannot be read hides no other.
+async fn asking_below(system: &System, run: RunId) -> Vec<WaitingBelow> {
+    let mut asking = Vec::new();
+    for run in system.asking_below(run).into_iter().take(ASKING_BELOW_MAX) {
+        let Ok(view) = system.view(run, None).await else { continue };
+        let opened_by = view.run.terms().parent.as_ref().map(parent_view);
+        let waiting = waiting(run, &view.run, view.over_by);
+        asking.push(WaitingBelow {
+            run: run.to_string(),
+            plan: view.run.plan().id.clone(),
+            opened_by,
+            waiting,
+            waits: waits(&view.run),
+        });
+    }
+    asking
 }
 
 /// Most results of one summary that are read for what they leave out.
@@ -109,7 +131,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         parallelism: report.parallelism,
         overhead_us_per_node: report.overhead_us_per_node,
         attempts: view.run.instances().map(|(_, instance)| instance.attempts).sum(),
-        reused: 0, // results are not reused across runs yet
+        reused: view.figures.reuse.values().filter(|word| is_reuse(word)).count() as u32,
         cost: report.cost,
         models: report.models,
         goal: view.run.goal().map(|goal| goal.terms().goal.clone()),
@@ -125,7 +147,8 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         lists: lists(run),
         left_out: BTreeMap::new(),
         absent: view.run.absent_outputs().map(ToString::to_string).collect(),
-        undo: undo(id, &view.run),
+        undo: undo(id, &view.run, view.closed.is_some()),
+        waiting_below: Vec::new(),
         blocked_by: blocked_by.map(|first| first.to_string()),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
         rate_waits: rate_waits.into_iter().map(rate_wait).collect(),
@@ -152,6 +175,11 @@ pub(crate) fn diagnoses_of(run: &Run) -> BTreeMap<FailureCategory, DiagnosisView
         DiagnosisView { made, tried, mended, brier: score.brier() }
     };
     run.diagnosis_scores().into_iter().map(|(category, score)| (category, view(score))).collect()
+}
+
+/// True for a decision by which a recorded result stands in.
+fn is_reuse(word: &str) -> bool {
+    matches!(word, "reused" | "cut_off" | "revalidated" | "kept")
 }
 
 fn rate_wait(RateWait { node, model, ms }: RateWait) -> RateWaitView {
@@ -217,21 +245,22 @@ fn lists(run: &Run) -> BTreeMap<String, ListView> {
 }
 
 /// Progress of the undo, with the commands for what is in doubt.
-fn undo(id: RunId, run: &Run) -> Option<UndoView> {
+fn undo(id: RunId, run: &Run, is_over: bool) -> Option<UndoView> {
     let UndoReport { state, nodes, without, mut unsure } = run.undo_report()?;
     let in_doubt = |node: &&NodeId| {
         let status = run.instance(node).map(|instance| &instance.status);
         matches!(status, Some(NodeStatus::WaitingHuman { ask: HumanRequestKind::InDoubt, .. }))
     };
     let commands = |node: &NodeId| {
-        let how = ["--done FILE", "--redo", "--fail"];
-        (node.to_string(), how.map(|how| format!("ostler resolve {id} {node} {how}")).to_vec())
+        let how: &[&str] = if in_doubt(&node) { &["--done FILE", "--redo", "--fail"] } else { &["--fail"] };
+        (node.to_string(), how.iter().map(|how| format!("ostler resolve {id} {node} {how}")).collect())
     };
+    let is_settled_here = |node: &&NodeId| is_over || in_doubt(node);
     // The report of the kernel counts them once a person has not settled them.
     unsure.extend(nodes.iter().filter(in_doubt).cloned());
     unsure.sort();
     unsure.dedup();
-    let settle = unsure.iter().filter(in_doubt).map(commands).collect();
+    let settle = unsure.iter().filter(is_settled_here).map(commands).collect();
     Some(UndoView { state, nodes, without, unsure, settle })
 }
 
@@ -261,7 +290,7 @@ pub(crate) async fn run_line(system: &System, row: &RunRow, details: bool) -> Re
             line.nodes = nodes;
             if let Some(view) = view {
                 line.nodes = Some(view.run.plan().nodes.len());
-                line.undo = undo(row.run, &view.run);
+                line.undo = undo(row.run, &view.run, true);
                 line.absent = view.run.absent_outputs().map(ToString::to_string).collect();
             }
             Ok(RunLine { outcome: Some(*outcome), nodes_over: line.nodes, ..line })
@@ -303,6 +332,7 @@ async fn open_line(system: &System, row: &RunRow) -> RunLine {
         rate_waits: summary.rate_waits,
         undo: summary.undo,
         absent: summary.absent,
+        waiting_below: asking_below(system, row.run).await,
         seq: Some(summary.seq),
         ..empty_line(row, summary.status)
     }
@@ -333,6 +363,7 @@ fn empty_line(row: &RunRow, status: RunStatus) -> RunLine {
         undo: None,
         absent: Vec::new(),
         unreadable: false,
+        waiting_below: Vec::new(),
         seq: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use ostler_actors::WaitAnswer;
+use ostler_actors::{WaitAnswer, WaitVerdict};
 
 use crate::extract::{JsonBody, PathParams};
 use crate::operator::Operator;
@@ -21,6 +21,7 @@ pub(crate) async fn answer(
     let run = run_lookup::find(&api.system, &name)?;
     let WaitAnswerRequest { value, id } = request;
     let answer = WaitAnswer { value, id, by: operator.by };
-    let verdict = api.system.answer_wait(run, node.as_str().into(), answer).await?;
-    Ok(Json(WaitAnswered { run: run.to_string(), node, verdict }))
+    let WaitVerdict { verdict, broken, deadline } =
+        api.system.answer_wait(run, node.as_str().into(), answer).await?;
+    Ok(Json(WaitAnswered { run: run.to_string(), node, verdict, broken, deadline_ms: deadline }))
 }

@@ -8,7 +8,7 @@ pub(crate) mod code {
     /// The run failed or was cancelled, or a check found a difference.
     pub(crate) const FAILED: u8 = 1;
     pub(crate) const INVALID: u8 = 2;
-    /// A run waits for a person, or a person suspended it.
+    /// A run waits for a person or for a value from outside, or a person suspended it.
     pub(crate) const WAITS: u8 = 3;
     /// The store is damaged, unusable, or held by a process that does not answer or must exit first.
     pub(crate) const STORE: u8 = 4;

@@ -1,6 +1,6 @@
 //! Approvals at a terminal.
 
-use super::approvals::{question, waiting, world};
+use super::approvals::{OUTER, question, waiting, world};
 use super::world::World;
 use serde_json::json;
 use std::io::Write;
@@ -99,4 +99,17 @@ fn who_approves_at_a_terminal_is_shown_what_and_asked() {
     let answers = world.ostler("events @last --json").exits(0).lines();
     let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
     assert_eq!(answer["body"]["note"], "as seen");
+}
+
+#[test]
+fn a_question_in_a_run_below_is_asked_at_the_terminal() {
+    let world = world();
+    world.file("outer.yaml", OUTER);
+    let run = "run outer.yaml --workspace work --intent 2";
+    let Some((code, said)) = at_terminal(&world, run, &[("q > ", "y\n")]) else {
+        eprintln!("skipped: no `script` of util-linux, which makes a terminal");
+        return;
+    };
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("may I?"), "{said}");
 }

@@ -457,3 +457,28 @@ fn an_approval_succeeds_though_another_one_waits() {
     let line = run.out.lines().find(|line| line.contains("ostler approve") && line.contains(" a ")).unwrap();
     world.ostler(line.trim().trim_start_matches("ostler ")).exits(0).says("waits b");
 }
+
+/// A run that waits for a question in a run below it.
+pub(super) const OUTER: &str = r#"
+id: outer
+nodes:
+  - id: child
+    tool: agent.ask
+    params: {plan: {id: inner, nodes: [{id: q, kind: human_approval, params: {question: "may I?"}, human_timeout: 1h}]}}
+"#;
+
+#[test]
+fn a_question_in_a_run_below_is_told_by_the_command_that_waits_for_the_run_above() {
+    let world = world();
+    world.file("outer.yaml", OUTER);
+    let run = world.ostler("run outer.yaml --workspace work --intent 2").exits(3);
+    for told in ["q waits for a person in run ", "opened by step", "of child of run", "ostler approve "] {
+        assert!(run.out.contains(told), "{told}: {}", run.out);
+    }
+    world.ostler("approvals").exits(0).says("opened by step").says("may I?");
+    world.ostler("ps").exits(0).says("opened by step");
+    let asked = question(&world);
+    let (inner, digest) = (asked["run"].as_str().unwrap_or(""), asked["digest"].as_str().unwrap_or(""));
+    let approved = world.ostler(&format!("approve {inner} q --digest {digest}"));
+    approved.exits(0).says("child  executed").says("succeeded  outer");
+}

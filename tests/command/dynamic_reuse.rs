@@ -85,3 +85,34 @@ nodes:
     assert_eq!(words(&run(), &["page"]), ["executed"]);
     assert_eq!(world.work("page"), "new");
 }
+
+#[test]
+fn an_aggregator_says_what_it_rests_on_and_a_reused_node_is_shown_as_such() {
+    let world = World::new();
+    let plan = r#"
+id: agg
+nodes:
+  - {id: a, tool: text.render, params: {template: A}}
+  - {id: b, tool: text.render, params: {template: B}}
+  - id: sum
+    kind: aggregator
+    deps: [a, b]
+    params: {template: "{{ a.result.text }} and {{ b.result.text }}"}
+"#;
+    world.file("agg.yaml", plan);
+    let run = |plan: &str| {
+        world.file("agg.yaml", plan);
+        world.ostler("run agg.yaml --workspace work --json").exits(0).lines().pop().unwrap()
+    };
+    let first = run(plan);
+    assert_eq!(first["reused"], 0);
+    assert_eq!(run(plan)["reused"], 2);
+    let shown = world.ostler("show @last").exits(0).out;
+    assert!(shown.lines().any(|line| line.split_whitespace().take(2).eq(["a", "reused"])), "{shown}");
+    world.ostler("explain @last sum").exits(0).says("put together in every run, from a (reused), b (reused)");
+    let first = first["run"].as_str().unwrap();
+    world.ostler(&format!("explain @last sum --against {first}")).exits(0).says("the same work");
+    run(&plan.replace("template: B", "template: C"));
+    world.ostler("explain @last sum").exits(0).says("from a (reused), b (recomputed)");
+    world.ostler(&format!("explain @last sum --against {first}")).exits(0).says("the result of b changed");
+}

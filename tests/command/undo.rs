@@ -185,3 +185,39 @@ nodes:
     assert_eq!(world.work("mark"), "");
     assert_eq!(shown(&world)["undo"]["state"], "undone");
 }
+
+/// A file that is written, whose result breaks its contract, and a file whose undo needs the file `ready`.
+const HALF: &str = r#"
+id: half
+nodes:
+  - id: page
+    tool: fs.write
+    params: {path: page, text: new, mode: replace}
+    retries: 0
+    contract: [{method: schema, spec: {type: object, required: [nothing]}}]
+    undo: {tool: fs.write, params: {path: page, text: old, mode: replace}}
+  - id: b
+    tool: fs.write
+    params: {path: b, text: new, mode: replace}
+    undo: {tool: shell.run, params: {argv: [test, -e, ready]}, retries: 0}
+"#;
+
+#[test]
+fn a_second_undo_counts_effects_and_a_person_settles_what_no_one_knows() {
+    let world = World::new();
+    world.file("half.yaml", HALF);
+    world.ostler("run half.yaml --workspace work --intent 2").exits(1);
+    world.ostler("undo @last").exits(1).says("partly         0 of 1 undo executed");
+    std::fs::write(world.path().join("work/ready"), "").unwrap();
+    let undone = world.ostler("undo @last").exits(1);
+    let undone = undone.says("partly         1 of 1 undo executed").says("unsure         page");
+    let settle = undone.out.lines().find(|line| line.contains("ostler resolve ")).unwrap().trim().to_owned();
+    world.ostler("undo @last").exits(2).complains("nobody knows what is left of page");
+    world.ostler("resolve @last page --redo").exits(2);
+    let settled = world.ostler(settle.trim_start_matches("ostler ")).exits(0);
+    let settled = settled.says("undone         1 of 1 undo executed");
+    assert!(!settled.out.contains("unsure"), "{}", settled.out);
+    world.ostler(settle.trim_start_matches("ostler ")).exits(2).complains("nothing to resolve");
+    world.ostler("show @last").exits(0).says("failed  half").says("contract[0]");
+    world.ostler("doctor").exits(0);
+}

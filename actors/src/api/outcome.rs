@@ -14,7 +14,7 @@ use crate::storage::event_cursor::EventCursor;
 /// Compares with a [`RunStatus`] alone: `run.outcome().await? == RunStatus::Succeeded`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
-    /// A final status, or one that changes only from outside: [`RunStatus::Waiting`] for a person, in the run or an
+    /// A final status, or one that changes only from outside: [`RunStatus::Waiting`] for an answer, in the run or an
     /// earlier one of the agent ([`System::held_up_by`]); [`RunStatus::Suspended`]; or [`RunStatus::Queued`] for a run
     /// that the process does not drive.
     pub status: RunStatus,
@@ -52,7 +52,7 @@ impl PartialEq<RunStatus> for Settled {
 }
 
 impl System {
-    /// Waits until a run is over, or until nothing can go on without a person. Dropping the future loses nothing.
+    /// Waits until a run is over, or until nothing can go on without an answer of a person or from outside. Dropping the future loses nothing.
     pub async fn outcome(&self, run: RunId) -> Result<Settled, RunError> {
         self.awaited(run)?.settled(self).await
     }
@@ -91,8 +91,9 @@ impl System {
         // Loading a run may end it, so a waiting run counts as such once its agent has seen it. Without disk space no
         // agent loads it, and the records decide.
         let waits = self.services.active_runs.waits(run) || self.services.journal.disk.is_full();
+        let below = self.services.active_runs.waits_below(run) && self.is_asked_below(run)?;
         Ok(told
-            .filter(|(_, run)| waits && self.waits_for_person(run))
+            .filter(|(_, run)| waits && (below || self.needs_answer(run)))
             .map(|_| Settled::new(RunStatus::Waiting)))
     }
 
@@ -101,14 +102,35 @@ impl System {
         self.settled(view.opened.run, Some((view.closed, &view.run)))
     }
 
+    /// True if the runs below still wait by their records: an answer is recorded before their agents note it.
+    fn is_asked_below(&self, run: RunId) -> Result<bool, RunError> {
+        let asking = self.services.active_runs.asking_below(run);
+        for below in &asking {
+            let folded = self.services.runs.fold(&self.row(*below)?, None, |_| {})?;
+            if folded.closed.is_some() || !self.needs_answer(&folded.run) {
+                return Ok(false);
+            }
+        }
+        Ok(!asking.is_empty())
+    }
+
+    /// The driven runs below a run with the questions that it waits for.
+    pub fn asking_below(&self, run: RunId) -> Vec<RunId> {
+        match self.services.active_runs.waits_below(run) {
+            true => self.services.active_runs.asking_below(run),
+            false => Vec::new(),
+        }
+    }
+
     /// The earlier run of the same agent that waits for a person and so holds this one.
     pub fn held_up_by(&self, run: RunId) -> Option<RunId> {
         self.services.active_runs.held_up_by(run)
     }
 
-    /// True if nothing goes on until a person answers. An expired request needs no answer.
-    pub fn waits_for_person(&self, run: &Run) -> bool {
-        self.services.kernel.waits_for_person(run)
+    /// True if nothing goes on until a person answers or a value comes from outside. An expired request needs no answer. A process
+    /// with a listener for callbacks waits for values itself.
+    pub fn needs_answer(&self, run: &Run) -> bool {
+        self.services.needs_answer(run)
     }
 }
 
@@ -139,7 +161,9 @@ impl Awaited {
             if system.services.active_runs.held_up_by(run).is_some() {
                 return Ok(Settled::new(RunStatus::Waiting));
             }
-            if system.services.active_runs.quiet(run).is_some() {
+            let (quiet, below) =
+                (system.services.active_runs.quiet(run), system.services.active_runs.waits_below(run));
+            if quiet.is_some() && !below {
                 // A run without an open question has not settled, and signals when it does.
                 tokio::select! {
                     _ = changes.changed() => {}

@@ -2,6 +2,7 @@
 
 use ostler_kernel::agent::LifecycleMessage;
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::RunRowStatus;
 use serde_json::Value;
 
 use crate::api::system::System;
@@ -9,6 +10,7 @@ use crate::base::error::RunError;
 use crate::messages::agent::Request;
 use crate::messages::answer::OPERATOR;
 use crate::messages::resolution::{ResolveRequest, StoredHow};
+use crate::run::suspended_runs;
 
 /// A person's settlement of an attempt with a lost result.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +24,8 @@ pub enum ResolveHow {
 }
 
 impl System {
-    /// Settles the attempt of a node that is in doubt; the run goes on. Durable on return. A repetition settles
+    /// Settles the attempt of a node that is in doubt; the run goes on. In a closed run, [`ResolveHow::Fail`] settles a node whose
+    /// effect stayed unknown: nothing is left of it. Durable on return. A repetition settles
     /// whichever attempt is in doubt by then; [`System::resolve_attempt`] avoids that.
     ///
     /// # Errors
@@ -53,6 +56,12 @@ impl System {
         attempt: Option<u32>,
         how: ResolveHow,
     ) -> Result<(), RunError> {
+        let row = self.row(run)?;
+        // A repeated request for an attempt is answered below.
+        if matches!(row.status, RunRowStatus::Closed(_)) && attempt.is_none() && how == ResolveHow::Fail {
+            let position = suspended_runs::settle_by_hand(&self.services, &row, &node, &by)?;
+            return Ok(self.services.journal.durable(position).await?);
+        }
         let view = self.view(run, None).await?;
         let taken = self.lifecycle_by(&view).accepts_resolution();
         if attempt.is_none() {

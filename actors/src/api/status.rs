@@ -33,9 +33,9 @@ impl System {
         // A run that closed after the view was read still counts as active.
         let active =
             !matches!(at_rest, Some(RunStatus::Queued | RunStatus::Suspended | RunStatus::Quarantined));
-        let waits_for_person = match at_rest {
+        let needs_answer = match at_rest {
             Some(RunStatus::Waiting) => true,
-            Some(RunStatus::Queued) => self.waits_for_person(&view.run),
+            Some(RunStatus::Queued) => self.needs_answer(&view.run),
             _ => false,
         };
         let opened = &view.opened;
@@ -46,7 +46,7 @@ impl System {
         let (status, waits_for) = RunStatus::of(StatusFacts {
             quarantined: at_rest == Some(RunStatus::Quarantined),
             suspended: at_rest == Some(RunStatus::Suspended),
-            waits_for_person,
+            needs_answer,
             waits_for_rate: !rate_waits.is_empty() && only_waits(&view.run, &rate_waits),
             ..view.status_facts(active)
         });

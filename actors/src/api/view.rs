@@ -63,7 +63,7 @@ fn fold(services: &RunServices, row: &RunRow, at: Option<Seq>) -> Result<RunView
     let folded = services.runs.fold(row, at, |record| timeline.record(&record.event, record.at_ms))?;
     let FoldedRun { opened, opened_at, run, closed, parked, out_of_credit, last, position } = folded;
     let goes_on = at.is_none() && closed.is_none() && services.active_runs.has(row.run);
-    if goes_on && !run.waits_for_person() {
+    if goes_on && !run.needs_answer() {
         timeline.until(services.journal.now());
     }
     let report = timeline.report(&run);
@@ -105,7 +105,7 @@ impl RunView {
             quarantined: false,
             suspended: self.parked.is_some(),
             active,
-            waits_for_person: self.run.waits_for_person(),
+            needs_answer: self.run.needs_answer(),
             out_of_credit: self.out_of_credit,
             waits_for_rate: false,
         }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use ostler_kernel::callback::CallbackKey;
-use ostler_kernel::event::AnswerVerdict;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::RunRowStatus;
 use ostler_kernel::run::ANSWER_ID_BYTES_MAX;
@@ -14,7 +13,7 @@ use crate::base::error::RunError;
 use crate::base::limits::WAIT_ANSWERS_MAX;
 use crate::messages::agent::Request;
 use crate::messages::answer::BY_BYTES_MAX;
-use crate::messages::wait_answer::WaitAnswerRequest;
+use crate::messages::wait_answer::{WaitAnswerRequest, WaitVerdict};
 use crate::run::suspended_runs;
 
 /// A value from outside for a node of kind `wait`.
@@ -46,7 +45,8 @@ impl WaitAnswer {
 
 impl System {
     /// Passes a value to a node of kind `wait`, or keeps the value until the node waits. A suspended run records the answer and
-    /// stays suspended. Durable on return; a repetition with the same id is an [`AnswerVerdict::Duplicate`].
+    /// stays suspended. Durable on return; a repetition with the same id is an
+    /// [`AnswerVerdict::Duplicate`](ostler_kernel::event::AnswerVerdict::Duplicate).
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl System {
         run: RunId,
         node: NodeId,
         answer: WaitAnswer,
-    ) -> Result<AnswerVerdict, RunError> {
+    ) -> Result<WaitVerdict, RunError> {
         answer.check()?;
         let Ok(_turn) = self.services.wait_answers.try_acquire() else {
             return Err(RunError::Crowded(WAIT_ANSWERS_MAX));
@@ -92,10 +92,10 @@ impl System {
             self.until_answered(run, || Box::pin(self.tell(run, Request::WaitAnswer(request.clone())))).await
         };
         match (decided, verdict.get()) {
-            (Ok(()), Some(verdict)) => Ok(*verdict),
+            (Ok(()), Some(verdict)) => Ok(verdict.clone()),
             // The run ended before the answer was decided.
             (Ok(()) | Err(RunError::Over), None) => self.late(run, &node, id.as_deref()).await,
-            (Err(RunError::Over), Some(verdict)) => Ok(*verdict),
+            (Err(RunError::Over), Some(verdict)) => Ok(verdict.clone()),
             (Err(error), _) => Err(error),
         }
     }
@@ -115,8 +115,8 @@ impl System {
         Some(self.services.gatekeeper.callbacks.shown(run, node)?.url)
     }
 
-    async fn late(&self, run: RunId, node: &NodeId, id: Option<&str>) -> Result<AnswerVerdict, RunError> {
+    async fn late(&self, run: RunId, node: &NodeId, id: Option<&str>) -> Result<WaitVerdict, RunError> {
         let view = self.view(run, None).await?;
-        Ok(view.run.answer_verdict(node, id, false))
+        Ok(view.run.answer_verdict(node, id, false, self.services.journal.now()).into())
     }
 }

@@ -81,9 +81,9 @@ pub enum RunError {
     /// The maximal number of requests waits for a run to be loaded.
     #[error("{0} requests wait for their run to be taken up, which is the most: try again")]
     Crowded(usize),
-    /// An earlier run of the same agent waits for a person.
+    /// An earlier run of the same agent waits for an answer.
     #[error(
-        "it comes behind run {0} of its agent, which waits for a person: answer that first, or cancel one of them"
+        "it comes behind run {0} of its agent, which waits for an answer: answer that first, or cancel one of them"
     )]
     Behind(RunId),
     /// The run cannot be undone.

@@ -4,7 +4,7 @@ use std::mem;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::port::Position;
-use ostler_kernel::run::Completion;
+use ostler_kernel::run::{Completion, NodeStatus};
 use ractor::ActorProcessingErr;
 use tokio::time::{Duration, Instant};
 
@@ -129,16 +129,44 @@ impl RunDriver {
         self.close(position);
     }
 
-    /// Updates whether nothing goes on until a person answers, and returns whether that has changed. Runs behind this one in the
+    /// Updates whether nothing goes on until somebody answers, and returns whether that has changed. Runs behind this one in the
     /// agent's line are told.
     fn note_blocked_on_human(&mut self) -> bool {
-        let waits = self.services.kernel.waits_for_person(&self.run);
+        let below = self.waits_below();
+        let waits = below || self.services.needs_answer(&self.run);
         let is_new = mem::replace(&mut self.pause.blocked_on_human, waits) != waits;
-        if is_new && self.services.active_runs.note_waits(self.opened.run, waits) && waits {
+        let has_behind = self.services.active_runs.note_waits(self.opened.run, waits, below);
+        if is_new && has_behind && waits {
             let agent = self.arguments.owner.agent.clone();
             self.services.mailboxes.tell_registry(RegistryMessage::BlockedOnHuman { agent });
         }
+        if is_new && let Some(parent) = &self.run.terms().parent {
+            self.services.attempts.look_again(parent.run, &parent.of.node);
+        }
         is_new
+    }
+
+    /// True if nothing goes on until a person answers a question in a run that the run has opened.
+    fn waits_below(&self) -> bool {
+        if !self.services.active_runs.may_wait_below(self.opened.run) {
+            return false;
+        }
+        let mut is_any = false;
+        let has_work = self.run.has_ready_nodes()
+            || self.run.is_replanning()
+            || self.run.instances().any(|(node, instance)| match &instance.status {
+                NodeStatus::Running { sleep_until: None, .. } => {
+                    is_any = true;
+                    let key = self.key(&node.id, instance.attempts);
+                    // A call that acts would be in doubt if its process ended.
+                    !self.services.attempts.is_without_slot(&key)
+                        || self.services.attempts.is_acting(&key)
+                        || !self.services.active_runs.all_opened_wait(self.opened.run, &node.id)
+                }
+                NodeStatus::Running { .. } | NodeStatus::FailedRetryable { .. } => true,
+                _ => false,
+            });
+        is_any && !has_work
     }
 
     /// True if a suspension was requested.

@@ -38,8 +38,8 @@ impl RunDriver {
                 .left_of_calls()
                 .and_then(|left| request.into_input(&self.run, self.services.journal.now(), left)),
             Request::WaitAnswer(request) => {
-                let holds = |rules: &[Rule], value: &Value| self.services.gatekeeper.holds(rules, value);
-                Ok(request.into_input(&self.run, &holds))
+                let broken = |rules: &[Rule], value: &Value| self.services.gatekeeper.broken(rules, value);
+                Ok(request.into_input(&self.run, self.services.journal.now(), &broken))
             }
             Request::Planned(change) => self.planned(change),
             Request::Resolve(request) => request.into_input(&self.run),

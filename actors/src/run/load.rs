@@ -62,7 +62,11 @@ impl RunDriver {
         }
         // A run that continues in its process is not assigned a second time.
         let is_assigned = !was_loaded && parked.is_none() && (!state.has_started() || state.is_sent_back());
-        services.active_runs.note_waits(run, false);
+        let waited = services.active_runs.waits(run);
+        services.active_runs.note_waits(run, false, false);
+        if let Some(parent) = state.terms().parent.as_ref().filter(|_| waited) {
+            services.attempts.look_again(parent.run, &parent.of.node);
+        }
         services.active_runs.note_quiet(run, last, (!state.has_open_question()).then_some(position));
         if let Some(budget) = state.terms().budget {
             let given = services.step_logs.of(StreamId::attempts(&row.client, run)).granted()?;

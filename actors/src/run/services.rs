@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use ostler_kernel::event::Parent;
 use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::port::JournalError;
+use ostler_kernel::run::Run;
 use tokio::sync::Semaphore;
 
 use crate::attempts::executor::Executor;
@@ -62,6 +63,11 @@ impl RunServices {
     pub(crate) fn notify_run_changed(&self, run: RunId) {
         self.active_runs.notify_changed(run);
         self.journal.status.notify_changed();
+    }
+
+    /// True if nothing goes on in a run until somebody answers whom this process cannot hear by itself.
+    pub(crate) fn needs_answer(&self, run: &Run) -> bool {
+        self.kernel.needs_answer(run, self.gatekeeper.callbacks.is_served())
     }
 
     /// Deadline of the run's market job, or of its parent's.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_kernel::event::{Event, Outcome};
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Rule;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::{AbandonedWork, Canceller, FoldedRun, Operation, RunInput};
@@ -121,6 +121,20 @@ pub(crate) fn undo(
     })
 }
 
+/// Records that nothing is left of the unknown effect of a node of a closed run. Returns the position of the record.
+pub(crate) fn settle_by_hand(
+    services: &Arc<RunServices>,
+    row: &RunRow,
+    node: &NodeId,
+    by: &str,
+) -> Result<Position, RunError> {
+    alone(services, || {
+        let FoldedRun { run, last, .. } = services.runs.fold(row, None, |_| {})?;
+        let events = run.settle_by_hand(node, by.to_owned())?;
+        Ok(append(services, row, last, events, Vec::new())?)
+    })
+}
+
 /// Records an answer to a wait of a run without a driver. Returns the position of the record, or of the run's last record if the
 /// answer changes nothing.
 pub(crate) fn answer_wait(
@@ -130,8 +144,8 @@ pub(crate) fn answer_wait(
 ) -> Result<Position, RunError> {
     alone(services, || {
         let (FoldedRun { mut run, last, position, .. }, called) = open(services, row)?;
-        let holds = |rules: &[Rule], value: &Value| services.gatekeeper.holds(rules, value);
-        let input = request.clone().into_input(&run, &holds);
+        let broken = |rules: &[Rule], value: &Value| services.gatekeeper.broken(rules, value);
+        let input = request.clone().into_input(&run, services.journal.now(), &broken);
         let events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
         let abandoned = run.abandoned_work(&events).collect();
         match [called, events].concat() {

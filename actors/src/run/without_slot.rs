@@ -109,7 +109,7 @@ impl RunDriver {
         for _ in 0..self.run.kept_answers(&node.id).len() {
             let Some(kept) = self.run.kept_answers(&node.id).first().cloned() else { break };
             let holds = match self.services.results.load(&kept.output).await {
-                Ok(value) => self.services.gatekeeper.holds(&node.contract, &value),
+                Ok(value) => self.services.gatekeeper.broken(&node.contract, &value).is_empty(),
                 Err(_) => false,
             };
             self.decide(RunInput::KeptAnswer { node: node.id.clone(), holds });

@@ -32,9 +32,13 @@ struct ActiveRun {
     /// The recovery record is durable: the end of the process counts against the run.
     counted: bool,
     resting: bool,
-    /// Nothing goes on until a person answers.
+    /// Nothing goes on until a person answers, in the run or in a run below it.
     waits: bool,
+    /// It waits, and the question is in a run below it.
+    waits_below: bool,
     behind: Option<RunId>,
+    /// Runs that it opened and that wait for a person: without any, nobody looks at its nodes.
+    opened_waiting: usize,
     /// The attempt that opened the run.
     parent: Option<Parent>,
     /// A run above no longer wants this one, which is about to be cancelled.
@@ -60,10 +64,32 @@ impl ActiveRun {
     }
 }
 
+/// The attempt of `run` below which a run was opened, by itself or by runs between them; `None` if there is none.
+fn opened_through<'a>(
+    driven: &'a BTreeMap<RunId, ActiveRun>,
+    child: &'a ActiveRun,
+    run: RunId,
+) -> Option<&'a Parent> {
+    let mut above = child.parent.as_ref();
+    while let Some(parent) = above.filter(|parent| parent.run != run) {
+        above = driven.get(&parent.run).and_then(|above| above.parent.as_ref());
+    }
+    above
+}
+
 impl ActiveRuns {
     /// Adds a run, if it is not driven yet.
     pub(crate) fn add(&self, run: RunId, by_name: bool) {
-        lock(&self.0).entry(run).or_default().by_name |= by_name;
+        let mut driven = lock(&self.0);
+        let waits =
+            |child: &&ActiveRun| child.waits && child.parent.as_ref().is_some_and(|parent| parent.run == run);
+        let opened_waiting = match driven.contains_key(&run) {
+            true => 0,
+            false => driven.values().filter(waits).count(),
+        };
+        let added = driven.entry(run).or_default();
+        added.by_name |= by_name;
+        added.opened_waiting += opened_waiting;
     }
 
     /// Adds a run that an attempt opened, or notes who opened it. Returns whether it is given up with its parent.
@@ -80,17 +106,11 @@ impl ActiveRuns {
     /// given up before. A run that is opened below one of them afterwards is given up too.
     pub(crate) fn give_up(&self, run: RunId, is_unwanted: impl Fn(&NodeId, u32) -> bool) -> Vec<RunId> {
         let mut driven = lock(&self.0);
-        let is_below = |child: &ActiveRun| {
-            let mut above = child.parent.as_ref();
-            while let Some(parent) = above {
-                if parent.run == run {
-                    return is_unwanted(&parent.of.node, parent.of.patch_count);
-                }
-                above = driven.get(&parent.run).and_then(|above| above.parent.as_ref());
-            }
-            false
+        let is_unwanted = |child: &ActiveRun| {
+            opened_through(&driven, child, run)
+                .is_some_and(|parent| is_unwanted(&parent.of.node, parent.of.patch_count))
         };
-        let below = driven.iter().filter(|(_, child)| !child.given_up && is_below(child));
+        let below = driven.iter().filter(|(_, child)| !child.given_up && is_unwanted(child));
         let below: Vec<RunId> = below.map(|(run, _)| *run).collect();
         for run in &below {
             driven.entry(*run).or_default().given_up = true;
@@ -149,7 +169,8 @@ impl ActiveRuns {
     /// Forgets what is known of the records: some may have been rolled back.
     pub(crate) fn forget_records(&self) {
         for driven in lock(&self.0).values_mut() {
-            (driven.seq, driven.quiet, driven.crashed_at, driven.waits) = (Seq(0), None, Seq(0), false);
+            (driven.seq, driven.quiet, driven.crashed_at) = (Seq(0), None, Seq(0));
+            (driven.waits, driven.waits_below, driven.opened_waiting) = (false, false, 0);
         }
     }
 
@@ -202,12 +223,22 @@ impl ActiveRuns {
         lock(&self.0).get(&run).is_some_and(|driven| driven.loaded)
     }
 
-    /// Sets whether the run waits for a person, and wakes callers of the runs behind it. Returns whether there are any.
-    pub(crate) fn note_waits(&self, run: RunId, waits: bool) -> bool {
+    /// Sets whether the run waits for a person, itself or `below`, and wakes callers of the runs behind it. Returns whether there
+    /// are any.
+    pub(crate) fn note_waits(&self, run: RunId, waits: bool, below: bool) -> bool {
         let mut driven = lock(&self.0);
         let Some(noted) = driven.get_mut(&run) else { return false };
+        noted.waits_below = waits && below;
         if std::mem::replace(&mut noted.waits, waits) == waits {
             return false;
+        }
+        if let Some(above) = noted.parent.as_ref().map(|parent| parent.run)
+            && let Some(above) = driven.get_mut(&above)
+        {
+            above.opened_waiting = match waits {
+                true => above.opened_waiting + 1,
+                false => above.opened_waiting.saturating_sub(1),
+            };
         }
         let mut any = false;
         for behind in driven.values().filter(|other| other.behind == Some(run)) {
@@ -220,6 +251,34 @@ impl ActiveRuns {
     /// True if the run's agent found that nothing goes on until a person answers.
     pub(crate) fn waits(&self, run: RunId) -> bool {
         lock(&self.0).get(&run).is_some_and(|driven| driven.waits)
+    }
+
+    /// True if the run waits for a person whose question is in a run below it.
+    pub(crate) fn waits_below(&self, run: RunId) -> bool {
+        lock(&self.0).get(&run).is_some_and(|driven| driven.waits_below)
+    }
+
+    /// True if a run that the run opened may wait for a person.
+    pub(crate) fn may_wait_below(&self, run: RunId) -> bool {
+        lock(&self.0).get(&run).is_some_and(|driven| driven.opened_waiting > 0)
+    }
+
+    /// True if a node of a run has opened runs that are driven, and all of them wait for a person.
+    pub(crate) fn all_opened_wait(&self, run: RunId, node: &NodeId) -> bool {
+        let driven = lock(&self.0);
+        let is_by_node = |parent: &Parent| parent.run == run && parent.of.node == *node;
+        let mut opened =
+            driven.values().filter(|child| child.parent.as_ref().is_some_and(is_by_node)).peekable();
+        opened.peek().is_some() && opened.all(|child| child.waits)
+    }
+
+    /// The runs below a run with the questions that it waits for.
+    pub(crate) fn asking_below(&self, run: RunId) -> Vec<RunId> {
+        let driven = lock(&self.0);
+        let asks = |child: &ActiveRun| {
+            child.waits && !child.waits_below && opened_through(&driven, child, run).is_some()
+        };
+        driven.iter().filter(|(_, child)| asks(child)).map(|(run, _)| *run).collect()
     }
 
     /// Sets the order of an agent's runs: only the first goes on.
@@ -259,7 +318,13 @@ impl ActiveRuns {
 
     /// Removes a run; its callers wake because their channel closes.
     pub(crate) fn remove(&self, run: RunId) {
-        lock(&self.0).remove(&run);
+        let mut driven = lock(&self.0);
+        let removed = driven.remove(&run).filter(|removed| removed.waits);
+        if let Some(above) = removed.and_then(|removed| removed.parent)
+            && let Some(above) = driven.get_mut(&above.run)
+        {
+            above.opened_waiting = above.opened_waiting.saturating_sub(1);
+        }
     }
 
     pub(crate) fn notify_changed(&self, run: RunId) {

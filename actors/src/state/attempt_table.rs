@@ -311,6 +311,13 @@ impl AttemptTable {
         }
     }
 
+    /// Lets the agents of the attempts of a node look at them again.
+    pub(crate) fn look_again(&self, run: RunId, node: &NodeId) {
+        for entry in self.entries.iter().filter(|entry| entry.key().run == run && entry.key().node == *node) {
+            let _ = entry.agent.cast(AgentMessage::Again);
+        }
+    }
+
     /// Cancels the pure attempts of runs.
     pub(crate) fn cancel_runs(&self, runs: &[RunId]) {
         for entry in self.entries.iter().filter(|entry| !entry.acts && runs.contains(&entry.key().run)) {
@@ -342,6 +349,11 @@ impl AttemptTable {
     /// Nodes whose attempt acts on the world and has no recorded end, by name.
     pub(crate) fn acting_nodes(&self) -> BTreeSet<NodeId> {
         self.acting().into_iter().map(|key| key.node).collect()
+    }
+
+    /// True if the attempt itself acts on the world, and has not ended.
+    pub(crate) fn is_acting(&self, key: &AttemptKey) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.acts && entry.ordered.is_none())
     }
 
     fn acting(&self) -> Vec<AttemptKey> {

@@ -215,9 +215,12 @@ impl Gatekeeper {
         self.toolbox.preview((&policy, self.standing()), caller, AskedCall::plain(name, params, floor))
     }
 
-    /// True if a value passes the rules of a wait. Such rules need no call.
-    pub(crate) fn holds(&self, rules: &[Rule], value: &Value) -> bool {
-        self.contract(rules).is_ok_and(|contract| contract.judge(value).holds())
+    /// The rules of a wait that a value breaks, in words. Such rules need no call.
+    pub(crate) fn broken(&self, rules: &[Rule], value: &Value) -> Vec<String> {
+        match self.contract(rules) {
+            Ok(contract) => contract.judge(value).broken.iter().map(ToString::to_string).collect(),
+            Err(error) => vec![error.to_string()],
+        }
     }
 
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {

@@ -83,8 +83,10 @@ impl KernelContext {
         )
     }
 
-    /// True if only a person's answer moves the run. An expired request needs none.
-    pub(crate) fn waits_for_person(&self, run: &Run) -> bool {
-        run.waits_for_person() && !run.human_timeout_due(self.clock.now())
+    /// True if only an answer moves the run. An expired request needs none, and a value may still come by itself to a process
+    /// that `hears_callbacks`.
+    pub(crate) fn needs_answer(&self, run: &Run, hears_callbacks: bool) -> bool {
+        let needs = if hears_callbacks { run.waits_for_person() } else { run.needs_answer() };
+        needs && !run.human_timeout_due(self.clock.now())
     }
 }

@@ -91,7 +91,7 @@ fn alternatives(statuses: &[RunStatus]) -> String {
 /// | request | is accepted besides in [`LifecycleMessage::expected`] |
 /// |:--|:--|
 /// | `ExecuteStep` | of a run that no process executes, in any status that is not final; the status stays |
-/// | `ExecuteStep`, `Checkpoint` and those of the work | while the run waits for credits, a timer or a rate |
+/// | `ExecuteStep`, `Checkpoint` and those of the work | while the run waits for credits, a timer, a rate or a value from outside |
 /// | `Approve`, `Reject` | while a node asks and others go on, or would if a process executed the run; not if it is suspended |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunLifecycle {
@@ -132,9 +132,7 @@ impl RunLifecycle {
     pub fn accepts(self, message: LifecycleMessage) -> Result<(), InvalidState> {
         let RunLifecycle { status, wait, active, suspended, has_open_question, .. } = self;
         let expected = message.expected();
-        // A run that waits for credits, a timer or a rate goes on by itself.
-        let waits_for_no_person =
-            matches!(wait, Some(WaitReason::Credits | WaitReason::Timer | WaitReason::Rate));
+        let waits_for_no_person = wait.is_some_and(|wait| wait != WaitReason::Person);
         let besides = match message {
             LifecycleMessage::ExecuteStep => !active || waits_for_no_person,
             LifecycleMessage::Approve | LifecycleMessage::Reject => {

@@ -51,7 +51,7 @@ pub enum AnswerVerdict {
     Full,
     /// A repeated delivery of the accepted answer.
     Duplicate,
-    /// The node has ended.
+    /// The node has ended, or its deadline has passed.
     Late,
     /// The plan has no such node, or the node is no wait.
     Unknown,

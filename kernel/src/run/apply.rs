@@ -256,6 +256,10 @@ impl Run {
 
     fn apply_answer(&mut self, answer: &HumanAnswer, at: Ticks) -> Result<(), IllegalStep> {
         let instance = self.instance_mut(&answer.node)?;
+        if !instance.is_live() {
+            instance.is_settled = true;
+            return Ok(());
+        }
         let (request, approve, by) = (instance.requests, answer.approve, answer.by.clone());
         instance.answered = Some(Box::new(RecordedAnswer { request, approve, by, at }));
         let ask = match instance.status {

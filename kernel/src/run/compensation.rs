@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::decision::Decision;
 use super::node_status::{NodeInstance, NodeStatus};
-use super::{Run, RunOutcome};
-use crate::event::{ChangeCause, Event, PlanRefusal};
+use super::{ResolutionError, Run, RunOutcome};
+use crate::event::{ChangeCause, Event, HumanAnswer, PlanRefusal};
 use crate::id::NodeId;
 use crate::json;
 use crate::plan::{self, Made, Node, OnFailure};
@@ -62,14 +62,34 @@ impl Undone {
 }
 
 /// Reason why an undo cannot begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UndoError {
     /// A node is live, or a new version of the plan is being written.
     #[error("the run still goes on: cancel it first, then undo it")]
     Live,
     /// No undoable effect is left.
-    #[error("nothing is left to undo: no executed node has an `undo` that did not run yet")]
-    Nothing,
+    #[error("nothing is left to undo: no executed node has an `undo` that did not run yet{}", look_at(.unsure))]
+    Nothing {
+        /// Nodes with an unknown effect, ascending: a person settles them.
+        unsure: Vec<NodeId>,
+    },
+}
+
+/// Nodes named by a refusal.
+const UNSURE_NAMED_MAX: usize = 8;
+
+fn look_at(unsure: &[NodeId]) -> String {
+    if unsure.is_empty() {
+        return String::new();
+    }
+    let named = unsure.iter().take(UNSURE_NAMED_MAX).map(NodeId::as_str).collect::<Vec<_>>().join(", ");
+    let more = match unsure.len().saturating_sub(UNSURE_NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "; nobody knows what is left of {named}{more}: look, undo it by hand, then `ostler resolve RUN NODE --fail` settles it"
+    )
 }
 
 impl Run {
@@ -87,10 +107,32 @@ impl Run {
         if self.counts.live > 0 || self.replan.is_pending {
             Err(UndoError::Live)
         } else if self.undo_candidates().is_empty() {
-            Err(UndoError::Nothing)
+            Err(UndoError::Nothing { unsure: self.unsure() })
         } else {
             Ok(())
         }
+    }
+
+    /// Nodes whose effect is unknown, ascending.
+    fn unsure(&self) -> Vec<NodeId> {
+        let unsure = self.instances().filter(|(node, instance)| is_unsure(node, instance));
+        unsure.map(|(node, _)| node.id.clone()).collect()
+    }
+
+    /// The records by which a person settles the effect of a node of an ended run: nothing is left of it, because it was not made or
+    /// has been undone by hand.
+    ///
+    /// # Errors
+    ///
+    /// [`ResolutionError`]: there is no such node, or its effect is known.
+    pub fn settle_by_hand(&self, node: &NodeId, by: String) -> Result<Vec<Event>, ResolutionError> {
+        let instance = self.instance(node).ok_or_else(|| ResolutionError::UnknownNode(node.clone()))?;
+        if self.counts.live > 0 || !self.unsure().contains(node) {
+            return Err(ResolutionError::NotInDoubt { node: node.clone(), state: instance.state() });
+        }
+        let (node, note) = (node.clone(), String::new());
+        let answer = HumanAnswer { node, approve: false, redo: false, by, note };
+        Ok(vec![Event::HumanAnswer(answer), Event::RunClosed { outcome: self.outcome() }])
     }
 
     /// Most impact that the newest undo may have, if the person who asked for it said so.
@@ -193,20 +235,19 @@ impl Run {
         }
         let done: BTreeSet<&NodeId> = self
             .undo_nodes()
-            .filter(|(.., instance)| instance.status == NodeStatus::Executed)
+            .filter(|(.., instance)| instance.status == NodeStatus::Executed || instance.is_settled)
             .map(|(of, ..)| of)
             .collect();
-        let (mut without, mut unsure, mut all_undone) = (Vec::new(), Vec::new(), true);
+        let (mut without, mut all_undone) = (Vec::new(), true);
         for (node, instance) in self.instances() {
             if is_executed_effect(node, instance) {
                 all_undone &= done.contains(&node.id);
                 if node.undo.is_none() {
                     without.push(node.id.clone());
                 }
-            } else if is_unsure(node, instance) {
-                unsure.push(node.id.clone());
             }
         }
+        let unsure = self.unsure();
         let mut nodes: Vec<((u32, u32), NodeId)> =
             self.undo_nodes().map(|(_, turn, node, _)| (turn, node.id.clone())).collect();
         nodes.sort();
@@ -232,9 +273,9 @@ fn is_in_doubt(instance: &NodeInstance) -> bool {
 /// True if a tool may have acted for the node, and the effect is unknown.
 fn is_unsure(node: &Node, instance: &NodeInstance) -> bool {
     if node.is_undo() {
-        return is_in_doubt(instance);
+        return is_in_doubt(instance) && !instance.is_settled;
     }
-    node.impact > 0 && instance.was_sent && instance.status != NodeStatus::Executed
+    node.impact > 0 && !instance.is_settled && instance.was_sent && instance.status != NodeStatus::Executed
 }
 
 impl Decision<'_, '_, '_> {
@@ -244,7 +285,7 @@ impl Decision<'_, '_, '_> {
         match self.run.check_undo() {
             Ok(()) => self.undo(ChangeCause::UndoOperator, intent),
             Err(UndoError::Live) => self.emit(Event::PlanRefused { version, step: PlanRefusal::UndoLive }),
-            Err(UndoError::Nothing) => {
+            Err(UndoError::Nothing { .. }) => {
                 self.emit(Event::PlanRefused { version, step: PlanRefusal::UndoNothing })
             }
         }

@@ -36,7 +36,7 @@ pub enum Completion {
 impl Run {
     fn is_quiescent(&self) -> bool {
         let counts = &self.counts;
-        counts.running + counts.sleeping + counts.waiting + counts.retryable == 0
+        counts.running + counts.sleeping + counts.waiting + counts.awaiting + counts.retryable == 0
             && self.ready.is_empty()
             && !self.replan.is_pending
             && !self.has_unread()

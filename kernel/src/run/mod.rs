@@ -209,6 +209,8 @@ struct StateCounts {
     running: usize,
     sleeping: usize,
     waiting: usize,
+    /// Nodes of kind `wait` that wait for their answer.
+    awaiting: usize,
     retryable: usize,
 }
 

@@ -184,6 +184,8 @@ pub struct NodeInstance {
     pub(super) replan_requested: bool,
     /// An attempt may have reached a tool: the attempt ended neither with a missing parameter nor with a denial.
     pub was_sent: bool,
+    /// A person has settled its effect, which was unknown when the run ended.
+    pub is_settled: bool,
     /// Answers from outside, of a wait.
     pub wait: Option<Box<WaitState>>,
 }
@@ -234,6 +236,7 @@ impl NodeInstance {
             commit_number: 0,
             replan_requested: false,
             was_sent: false,
+            is_settled: false,
             wait: None,
         }
     }

@@ -67,8 +67,19 @@ impl Run {
 
     /// True if nothing goes on until a person answers.
     pub fn waits_for_person(&self) -> bool {
-        let StateCounts { running, sleeping, waiting, retryable, .. } = self.counts;
-        waiting > 0 && running + sleeping + retryable == 0 && self.ready.is_empty() && !self.replan.is_pending
+        self.counts.awaiting == 0 && self.needs_answer()
+    }
+
+    /// True if nothing goes on until somebody answers: a person, or the sender of the value of a wait.
+    pub fn needs_answer(&self) -> bool {
+        let StateCounts { running, sleeping, waiting, awaiting, retryable, .. } = self.counts;
+        let is_idle = running + sleeping + retryable == 0 && self.ready.is_empty();
+        waiting + awaiting > 0 && is_idle && !self.replan.is_pending
+    }
+
+    /// True if waits alone need answers, and no person is asked.
+    pub fn needs_values_alone(&self) -> bool {
+        self.counts.waiting == 0 && self.needs_answer()
     }
 
     /// True if the run has started an attempt or asked a person.
@@ -78,18 +89,18 @@ impl Run {
 
     /// True if nothing is in flight and a person rejected the last result of a ready node.
     pub fn is_sent_back(&self) -> bool {
-        let StateCounts { running, sleeping, waiting, retryable, .. } = self.counts;
+        let StateCounts { running, sleeping, waiting, awaiting, retryable, .. } = self.counts;
         let sent_back = |&(_, at): &(u32, usize)| {
             let instance = &self.instances[at];
             let last = instance.answered.as_ref().filter(|answered| answered.request == instance.requests);
             last.is_some_and(|answered| !answered.approve)
         };
-        running + sleeping + waiting + retryable == 0 && self.ready.iter().any(sent_back)
+        running + sleeping + waiting + awaiting + retryable == 0 && self.ready.iter().any(sent_back)
     }
 
-    /// True if any node waits for a person: for an approval, or to settle an attempt in doubt.
+    /// True if any node waits for a person, to approve or to settle an attempt in doubt, or for a value from outside.
     pub fn has_open_question(&self) -> bool {
-        self.counts.waiting > 0
+        self.counts.waiting + self.counts.awaiting > 0
     }
 
     /// True if any node is ready for dispatch.
@@ -104,14 +115,16 @@ impl Run {
 
     /// True if the run waits for timers or people alone: nothing runs, is ready, or is about to be.
     pub fn is_only_waiting(&self) -> bool {
-        let StateCounts { running, sleeping, waiting, retryable, .. } = self.counts;
-        sleeping + waiting > 0 && running + retryable == 0 && self.ready.is_empty() && !self.replan.is_pending
+        let StateCounts { running, sleeping, waiting, awaiting, retryable, .. } = self.counts;
+        let is_idle = running + retryable == 0 && self.ready.is_empty();
+        sleeping + waiting + awaiting > 0 && is_idle && !self.replan.is_pending
     }
 
     /// True if the next step of the run is a timer (or an answer): nothing runs, is ready, or is being replanned.
     pub fn waits_for_timer(&self) -> bool {
-        let StateCounts { running, sleeping, retryable, .. } = self.counts;
-        sleeping + retryable > 0 && running == 0 && self.ready.is_empty() && !self.replan.is_pending
+        let StateCounts { running, sleeping, awaiting, retryable, .. } = self.counts;
+        let is_idle = running == 0 && self.ready.is_empty();
+        sleeping + awaiting + retryable > 0 && is_idle && !self.replan.is_pending
     }
 
     /// The winner of an any_of node (`$winner` in its references); `None` before a candidate is executed.

@@ -16,7 +16,7 @@ pub enum RunStatus {
     Queued,
     /// Attempts run, or run as soon as a slot is free.
     Running,
-    /// Nothing goes on until a person answers, credits arrive, a timer fires or a model may be called; [`WaitReason`] says which.
+    /// Nothing goes on until somebody answers, credits arrive, a timer fires or a model may be called; [`WaitReason`] says which.
     Waiting,
     /// Suspended on request, because it ended its process again and again, or because its records cannot be read. Only
     /// `ostler resume RUN` continues it.
@@ -39,6 +39,8 @@ pub enum RunStatus {
 pub enum WaitReason {
     /// A person's answer: in this run, or in the run of the same agent that comes before it.
     Person,
+    /// A value from outside for a node of kind `wait`; no person is asked.
+    Answer,
     /// Credits of its client.
     Credits,
     /// A timer: the back-off before a retry, or a sleep of the plan.
@@ -60,8 +62,8 @@ pub struct StatusFacts<'a> {
     pub suspended: bool,
     /// An agent of this process executes it, or has it in line.
     pub active: bool,
-    /// Nothing goes on until a person answers: in the run, or in the one that its agent has to end first.
-    pub waits_for_person: bool,
+    /// Nothing goes on until somebody answers: in the run, or in the one that its agent has to end first.
+    pub needs_answer: bool,
     /// By its records, the credits of its client are used up.
     pub out_of_credit: bool,
     /// All its work that is ready or in flight waits for the rate limits of models.
@@ -84,14 +86,15 @@ impl RunStatus {
 
     /// The status that follows from the facts, with the reason if it is [`RunStatus::Waiting`].
     pub fn of(facts: StatusFacts<'_>) -> (RunStatus, Option<WaitReason>) {
-        let StatusFacts { run, closed, quarantined, suspended, active, waits_for_person, .. } = facts;
+        let StatusFacts { run, closed, quarantined, suspended, active, needs_answer, .. } = facts;
         let StatusFacts { out_of_credit, waits_for_rate, .. } = facts;
         let waiting = |reason| (RunStatus::Waiting, Some(reason));
         match closed {
             _ if quarantined => (RunStatus::Quarantined, None),
             Some(outcome) => (outcome.into(), None),
             None if suspended => (RunStatus::Suspended, None),
-            None if waits_for_person => waiting(WaitReason::Person),
+            None if needs_answer && run.needs_values_alone() => waiting(WaitReason::Answer),
+            None if needs_answer => waiting(WaitReason::Person),
             None if active && waits_for_rate => waiting(WaitReason::Rate),
             None if !active || !run.has_started() || run.is_sent_back() => (RunStatus::Queued, None),
             // Attempts that run when the credits end run to their end.

@@ -88,8 +88,7 @@ impl Run {
                 &mut counts.sleeping
             }
             NodeStatus::Running { sleep_until: None, .. } => &mut counts.running,
-            // An event or the deadline ends the wait: no person decides.
-            NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, .. } => &mut counts.sleeping,
+            NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, .. } => &mut counts.awaiting,
             NodeStatus::WaitingHuman { .. } => &mut counts.waiting,
             NodeStatus::FailedRetryable { .. } => &mut counts.retryable,
             NodeStatus::Ready => {

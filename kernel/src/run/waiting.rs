@@ -7,7 +7,7 @@ use super::Run;
 use super::decision::Decision;
 use super::node_status::{KeptAnswer, NodeStatus};
 use crate::event::{AnswerVerdict, Event, HumanRequestKind, Output, WaitAnswer};
-use crate::id::NodeId;
+use crate::id::{NodeId, Ticks};
 use crate::plan::Kind;
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
@@ -33,8 +33,27 @@ pub struct OutsideAnswer {
 }
 
 impl Run {
-    /// Verdict on an answer that arrives now. `holds`: the answer satisfies the contract.
-    pub fn answer_verdict(&self, node: &NodeId, id: Option<&str>, holds: bool) -> AnswerVerdict {
+    /// Verdict on an answer that arrives at `now`. `holds`: the answer satisfies the contract.
+    pub fn answer_verdict(&self, node: &NodeId, id: Option<&str>, holds: bool, now: Ticks) -> AnswerVerdict {
+        match self.passed_deadline(node, now) {
+            Some(_) => AnswerVerdict::Late,
+            None => self.kept_verdict(node, id, holds),
+        }
+    }
+
+    /// The deadline of a wait that no process has ended, although the deadline has passed at `now`. An answer at the very
+    /// deadline is in time.
+    pub fn passed_deadline(&self, node: &NodeId, now: Ticks) -> Option<Ticks> {
+        match self.instance(node)?.status {
+            NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, deadline } => {
+                deadline.filter(|&deadline| deadline < now)
+            }
+            _ => None,
+        }
+    }
+
+    /// Verdict on an answer that came before any deadline.
+    pub fn kept_verdict(&self, node: &NodeId, id: Option<&str>, holds: bool) -> AnswerVerdict {
         let Some(at) = self.position(node).filter(|&at| self.plan.nodes[at].kind == Kind::Wait) else {
             return AnswerVerdict::Unknown;
         };
@@ -97,7 +116,8 @@ impl Run {
 
 impl Decision<'_, '_, '_> {
     pub(super) fn wait_answer(&mut self, answer: OutsideAnswer) {
-        let verdict = self.run.answer_verdict(&answer.node, answer.id.as_deref(), answer.holds);
+        let (id, now) = (answer.id.as_deref(), self.cx.now);
+        let verdict = self.run.answer_verdict(&answer.node, id, answer.holds, now);
         self.settle_answer(answer, verdict, false);
     }
 
@@ -106,7 +126,7 @@ impl Decision<'_, '_, '_> {
         let Some(KeptAnswer { id, output, by }) = self.run.kept_answers(node).first().cloned() else {
             return;
         };
-        let verdict = self.run.answer_verdict(node, id.as_deref(), holds);
+        let verdict = self.run.kept_verdict(node, id.as_deref(), holds);
         let answer = OutsideAnswer { node: node.clone(), id, output: Some(output), holds, by };
         self.settle_answer(answer, verdict, true);
     }

@@ -216,10 +216,11 @@ async fn answer(
     let value: Value = parse_body(&body)?;
     let given = WaitAnswer { value, id, by: String::new() };
     let verdict = callbacks.system.answer_wait(run, node, given).await;
-    told(verdict.map_err(|error| match error {
+    let verdict = verdict.map_err(|error| match error {
         RunError::Unknown(_) | RunError::UnknownNode(_) => unknown(),
         error => error.into(),
-    })?)
+    });
+    told(verdict?.verdict)
 }
 
 fn told(verdict: AnswerVerdict) -> Result<Response, Problem> {

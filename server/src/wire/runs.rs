@@ -225,6 +225,9 @@ pub struct RunLine {
     /// Nodes that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
+    /// Questions in runs below it, while nothing goes on without their answers; of at most 16 runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_below: Vec<WaitingBelow>,
     /// The earlier run of the same agent that waits for a person and holds this one.
     #[serde(rename = "behind", default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
@@ -257,7 +260,7 @@ impl RunLine {
     /// True if the answering process drives the run and nothing holds it.
     pub fn is_in_progress(&self) -> bool {
         let is_open = matches!(self.status, RunStatus::Queued | RunStatus::Running | RunStatus::Waiting);
-        self.active && is_open && self.waits_for != Some(WaitReason::Person)
+        self.active && is_open && !needs_answer(self.waits_for)
     }
 }
 
@@ -276,6 +279,15 @@ impl Summary {
     pub fn waits_for_person(&self) -> bool {
         self.waits_for == Some(WaitReason::Person)
     }
+
+    /// True if nothing goes on until a person answers, or a value comes from outside.
+    pub fn needs_answer(&self) -> bool {
+        needs_answer(self.waits_for)
+    }
+}
+
+fn needs_answer(waits_for: Option<WaitReason>) -> bool {
+    matches!(waits_for, Some(WaitReason::Person | WaitReason::Answer))
 }
 
 /// Summary of a run: `GET /v1/runs/{id}`, `show --format json`, the last line of `run --json`.
@@ -377,6 +389,9 @@ pub struct Summary {
     /// Progress of undoing the run; absent before a request to undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<UndoView>,
+    /// Questions in runs below it, while nothing goes on without their answers; of at most 16 runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_below: Vec<WaitingBelow>,
     /// The earlier run of the same agent that waits for a person and holds this one.
     #[serde(rename = "behind", default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
@@ -511,8 +526,8 @@ pub struct UndoView {
     pub without: Vec<NodeId>,
     /// Nodes with an unknown effect, ascending: a person settles them.
     pub unsure: Vec<NodeId>,
-    /// Commands that settle nodes of `unsure`, by node: one of them suffices. An effect of a node that has ended is settled by
-    /// hand, outside.
+    /// Commands that settle nodes of `unsure`, by node: one of them suffices. That of a node that has ended comes after its effect
+    /// was undone by hand. None of a node that has ended while the run goes on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settle: BTreeMap<String, Vec<String>>,
 }
@@ -528,6 +543,23 @@ pub struct WaitView {
     /// Its callback address with a hidden token; absent without a listener.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+}
+
+/// A run below another one, and its nodes that wait for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingBelow {
+    /// The run as a UUID.
+    pub run: String,
+    /// Id of its plan.
+    pub plan: String,
+    /// The step that opened it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_by: Option<ParentView>,
+    /// Its nodes that wait for a person.
+    pub waiting: Vec<Waiting>,
+    /// Its nodes that wait for an answer from outside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<WaitView>,
 }
 
 /// A node that waits for a person.

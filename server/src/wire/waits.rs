@@ -31,4 +31,10 @@ pub struct WaitAnswered {
     pub node: String,
     /// The verdict.
     pub verdict: AnswerVerdict,
+    /// Of `invalid`: the rules that the value breaks, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<String>,
+    /// Of `late`, if the node fails once the run goes on: its deadline, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<i64>,
 }

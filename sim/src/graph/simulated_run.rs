@@ -259,7 +259,7 @@ impl<'s> SimulatedRun<'s> {
             Entry::KeptAnswer(node) => {
                 let Some(kept) = self.run.kept_answers(&node).first().cloned() else { return Ok(()) };
                 let holds = !self.invalid.contains(&kept.output.artifact);
-                let verdict = self.run.answer_verdict(&node, kept.id.as_deref(), holds);
+                let verdict = self.run.kept_verdict(&node, kept.id.as_deref(), holds);
                 self.trace.answers.push((self.now, node.to_string(), verdict.as_str()));
                 self.decide(RunInput::KeptAnswer { node, holds });
             }
@@ -290,7 +290,7 @@ impl<'s> SimulatedRun<'s> {
         if invalid {
             self.invalid.insert(output.artifact);
         }
-        let verdict = self.run.answer_verdict(&node, id.as_deref(), holds);
+        let verdict = self.run.answer_verdict(&node, id.as_deref(), holds, self.now);
         self.trace.answers.push((self.now, node.to_string(), verdict.as_str()));
         let answer = OutsideAnswer { node, id, output: Some(output), holds, by: String::new() };
         self.decide(RunInput::WaitAnswer(Box::new(answer)));

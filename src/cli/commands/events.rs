@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
-use ostler_kernel::run::RunStatus;
+use ostler_kernel::run::{RunStatus, WaitReason};
 use ostler_server::wire::{EventLine, Summary, TextRow};
 use serde_json::Value;
 
@@ -231,12 +231,17 @@ async fn print_events(
     let now = if follows { session.summary(&summary.run).await? } else { summary };
     if !now.status.is_over() && now.status != RunStatus::Quarantined {
         let short = report::short(&session.client, &now).await;
-        let how = match (short, !now.waits_for_person()) {
+        let how = match (short, now.waits_for) {
             (Some(short), _) => {
                 format!("{}; then `{}` continues it", credits::waits(&short), hints::resume(&now.run))
             }
-            (None, true) => format!("`{}` continues it", hints::resume(&now.run)),
-            (None, false) => with_location("it waits for a person: `ostler approvals` lists the requests"),
+            (None, Some(WaitReason::Person)) => {
+                with_location("it waits for a person: `ostler approvals` lists the requests")
+            }
+            (None, Some(WaitReason::Answer)) => {
+                format!("it waits for an answer: `{}` says for which", hints::show(&now.run))
+            }
+            (None, _) => format!("`{}` continues it", hints::resume(&now.run)),
         };
         status_line(format!("this run is not executing, so no more records follow: {how}"));
     }

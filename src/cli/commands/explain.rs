@@ -51,6 +51,12 @@ pub(super) struct NodeFate {
     /// Digest of the result.
     pub(super) artifact: Option<String>,
     pub(super) deps: Vec<String>,
+    /// Kind of the node in the plan.
+    kind: String,
+    /// Its literal parameters in the plan.
+    params: Value,
+    /// It is executed although a record exists.
+    is_fresh: bool,
 }
 
 /// Collects the fate of each node.
@@ -70,10 +76,21 @@ impl View for Fates {
             for node in plan["nodes"].as_array().into_iter().flatten() {
                 let deps = node["deps"].as_array().into_iter().flatten();
                 let deps = deps.filter_map(|dep| dep["n"].as_str().map(str::to_owned)).collect();
-                self.nodes.entry(node["id"].as_str().unwrap_or_default().to_owned()).or_default().deps = deps;
+                let fate = self.nodes.entry(node["id"].as_str().unwrap_or_default().to_owned()).or_default();
+                fate.deps = deps;
+                fate.kind = node["kind"].as_str().unwrap_or_default().to_owned();
+                fate.params = node["params"].clone();
             }
         }
-        self.takes_part |= line.kind == "reuse_terms";
+        if line.kind == "reuse_terms" {
+            let (everything, named) = (body["fresh"] == "Everything", &body["fresh"]["Nodes"]);
+            self.takes_part = true;
+            for (node, fate) in &mut self.nodes {
+                let named =
+                    named.as_array().is_some_and(|named| named.iter().any(|name| name == node.as_str()));
+                fate.is_fresh = everything || named;
+            }
+        }
         let Some(fate) = body["node"].as_str().and_then(|node| self.nodes.get_mut(node)) else { return };
         let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
         match line.kind.as_str() {
@@ -105,8 +122,7 @@ impl Fates {
                 decided["words"].as_str().unwrap_or_default().to_owned()
             }
             Some(decided) => labels::reuse(decided),
-            None if self.takes_part => "asked for anew, or takes no part in reuse".to_owned(),
-            None => "the run takes no part in reuse".to_owned(),
+            None => self.without_decision(fate),
         };
         match fate.state.as_str() {
             "executed" => decided(),
@@ -116,6 +132,54 @@ impl Fates {
                 (None, None) => labels::reason(&fate.reason),
             },
             _ => labels::reason(&fate.reason),
+        }
+    }
+
+    /// Why a node without a decision about reuse was executed: its kind, and what it rests on.
+    fn without_decision(&self, fate: &NodeFate) -> String {
+        match fate.kind.as_str() {
+            "aggregator" => format!("put together in every run{}", self.basis(fate)),
+            "collector" => format!("collected in every run{}", self.basis(fate)),
+            "wait" => "answered from outside".to_owned(),
+            "human_approval" => "approved by a person".to_owned(),
+            _ if !self.takes_part => "the run takes no part in reuse".to_owned(),
+            _ if fate.is_fresh => "asked for anew (--fresh)".to_owned(),
+            _ => "takes no part in reuse".to_owned(),
+        }
+    }
+
+    /// The nodes whose results a node reads, each with the origin of its result.
+    fn basis(&self, fate: &NodeFate) -> String {
+        let named = fate.deps.iter().take(BASIS_MAX).map(|dep| {
+            let word = self.nodes.get(dep).map_or("pending", word);
+            format!("{dep} ({word})")
+        });
+        let named: Vec<String> = named.collect();
+        let more = match fate.deps.len().saturating_sub(BASIS_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        if named.is_empty() { String::new() } else { format!(", from {}{more}", named.join(", ")) }
+    }
+
+    /// First difference between the work of a node here and in another run.
+    fn difference(&self, node: &str, other: &Fates) -> String {
+        let (Some(here), there) = (self.nodes.get(node), other.nodes.get(node)) else { return String::new() };
+        let Some(there) = there.filter(|_| matches!(here.kind.as_str(), "aggregator" | "collector")) else {
+            return difference(here, there);
+        };
+        if here.artifact.is_none() || there.artifact.is_none() {
+            return "without a result in one of the runs".to_owned();
+        }
+        let changed = |dep: &&String| {
+            let of = |fates: &Fates| fates.nodes.get(*dep).and_then(|fate| fate.artifact.clone());
+            of(self) != of(other)
+        };
+        match (here.params == there.params, here.deps.iter().find(changed)) {
+            (false, _) => "a parameter in the plan changed".to_owned(),
+            (true, Some(dep)) => format!("the result of {dep} changed"),
+            (true, None) if here.artifact == there.artifact => "the same work".to_owned(),
+            (true, None) => "its inputs changed".to_owned(),
         }
     }
 }
@@ -151,7 +215,7 @@ async fn print_explanation(
     let columns = shown.clone().map(|(node, _)| width(node)).max().unwrap_or(0).min(out.name_width(NAME_MAX));
     for (node, fate) in shown {
         let why = match &other {
-            Some(other) => difference(fate, other.nodes.get(node)),
+            Some(other) => fates.difference(node, other),
             None => fates.why(fate),
         };
         let word = word(fate);
@@ -175,6 +239,9 @@ async fn print_explanation(
 }
 
 const NAME_MAX: usize = 28;
+
+/// Predecessors that an explanation names.
+const BASIS_MAX: usize = 8;
 
 const WORD_COLUMNS: usize = 10;
 

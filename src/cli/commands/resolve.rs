@@ -12,7 +12,7 @@ use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
 use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::{Globals, ModelOption};
-use crate::cli::exit::Failure;
+use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::Out;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, answered, watch};
@@ -46,7 +46,7 @@ struct HowArgs {
     /// Repeat the attempt
     #[arg(long)]
     redo: bool,
-    /// Count the attempt as failed
+    /// Count the attempt as failed; in a run that has ended: nothing is left of its effect
     #[arg(long)]
     fail: bool,
 }
@@ -74,7 +74,9 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
         return session.stop_with(refused).await;
     }
     let what = Watch::from(&before, globals.json, WatchOptions::default());
-    watch(session, &mut signals, what, &mut out).await.map(answered)
+    let code = watch(session, &mut signals, what, &mut out).await?;
+    // The outcome of a run that has ended says nothing about the settled effect.
+    Ok(if before.status.is_over() { code::SUCCEEDED } else { answered(code) })
 }
 
 fn result(path: &Path) -> Result<Value, Failure> {

@@ -70,6 +70,15 @@ pub(crate) fn reason(reason: &str) -> String {
     text.to_owned()
 }
 
+/// Word for an executed node by its decision about reuse.
+pub(crate) fn origin(decision: &str) -> &str {
+    match decision {
+        "cut_off" => "cut off",
+        "reused" | "revalidated" | "edited" | "kept" => decision,
+        _ => "executed",
+    }
+}
+
 /// Origin of a reused result, or the reason of an execution; empty if the node has no record to compare with. `decided` is a
 /// record of the kind `reuse_decided`.
 pub(crate) fn reuse(decided: &Value) -> String {

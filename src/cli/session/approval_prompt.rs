@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ostler_kernel::ledger::Amount;
 use ostler_server::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, Raise, RunRef, Summary,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, Raise, RunRef, Summary, WaitingBelow,
 };
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
@@ -27,7 +27,8 @@ const REPLIES: &str = "  y or n [note]; v: view all; Enter: state of the run; ^C
 
 pub(crate) struct ApprovalPrompt {
     run: String,
-    pending: VecDeque<String>,
+    /// Run and node of each question: of this run, or of a run below it.
+    pending: VecDeque<(String, String)>,
     shown: Option<ApprovalView>,
     /// Nodes that ended while the prompt was shown, counted by state.
     meanwhile: BTreeMap<String, usize>,
@@ -73,7 +74,15 @@ impl ApprovalPrompt {
     /// Takes over the approvals that the run already waits for.
     pub(crate) fn load_pending(&mut self, summary: &Summary) {
         let waiting_nodes = summary.waiting.iter().filter(|waiting| waiting.id.is_some());
-        self.pending = waiting_nodes.map(|waiting| waiting.node.clone()).collect();
+        self.pending = waiting_nodes.map(|waiting| (self.run.clone(), waiting.node.clone())).collect();
+    }
+
+    /// Takes over the approvals in runs below that the run waits for.
+    pub(crate) fn load_below(&mut self, summary: &Summary) {
+        for WaitingBelow { run, waiting, .. } in &summary.waiting_below {
+            let asking = waiting.iter().filter(|waiting| waiting.id.is_some());
+            self.pending.extend(asking.map(|waiting| (run.clone(), waiting.node.clone())));
+        }
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -87,11 +96,12 @@ impl ApprovalPrompt {
     pub(crate) fn record(&mut self, line: &EventLine) {
         let text = |key: &str| line.body[key].as_str().unwrap_or_default();
         let node = text("node").to_owned();
-        let is_shown = self.shown.as_ref().is_some_and(|shown| shown.node == node);
+        let asked = (self.run.clone(), node.clone());
+        let is_shown = self.shown.as_ref().is_some_and(|shown| shown.run == asked.0 && shown.node == node);
         match line.kind.as_str() {
-            "human_request" if text("kind") != "in_doubt" => {
-                if !self.pending.contains(&node) {
-                    self.pending.push_back(node);
+            "human_request" if !matches!(text("kind"), "in_doubt" | "wait") => {
+                if !self.pending.contains(&asked) {
+                    self.pending.push_back(asked);
                 } else if is_shown
                     && self.shown.as_ref().and_then(|shown| shown.digest.as_deref()) != Some(text("shown"))
                 {
@@ -100,7 +110,7 @@ impl ApprovalPrompt {
                 }
             }
             "node_transition" if text("from") == "waiting_human" => {
-                self.pending.retain(|pending| *pending != node);
+                self.pending.retain(|pending| *pending != asked);
                 if is_shown {
                     self.shown = None;
                     let (state, why) = (labels::state(text("to")), labels::reason(text("reason")));
@@ -122,9 +132,9 @@ impl ApprovalPrompt {
         view: &mut (dyn View + Send),
     ) -> Result<(), ApiError> {
         while self.shown.is_none()
-            && let Some(node) = self.pending.front().cloned()
+            && let Some((run, node)) = self.pending.front().cloned()
         {
-            let path = format!("/v1/approvals?run={}", path_segment(&self.run));
+            let path = format!("/v1/approvals?run={}", path_segment(&run));
             let list: ApprovalList = client.get(&path).await?;
             match list.approvals.into_iter().find(|question| question.node == node) {
                 // The approval was answered, or is being replaced.
@@ -262,7 +272,7 @@ impl ApprovalPrompt {
         let request = AnswerRequest { decision, digest, note, raise, also: None };
         let path = format!("/v1/approvals/{}", path_segment(&question.id));
         match client.post::<RunRef>(&path, &request).await {
-            Ok(_) => self.pending.retain(|pending| *pending != question.node),
+            Ok(_) => self.pending.retain(|(run, node)| *run != question.run || *node != question.node),
             // The request was withdrawn or replaced; the records show which.
             Err(ApiError::Problem(problem)) => status_line(format!("  not accepted: {}", problem.detail)),
             Err(gone) => {

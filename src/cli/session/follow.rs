@@ -72,7 +72,7 @@ pub(crate) async fn follow_until(
                 hints::know_model(&summary.run, summary.model_file.as_deref());
                 let could_go_on =
                     matches!(summary.status, RunStatus::Queued | RunStatus::Running | RunStatus::Waiting);
-                return match could_go_on && !summary.waits_for_person() {
+                return match could_go_on && !summary.needs_answer() {
                     true => Err(ApiError::ConnectionLost(lost)),
                     false => {
                         display.prompt = None;
@@ -118,7 +118,7 @@ pub(crate) fn exit_code(summary: &Summary, strict: bool) -> u8 {
         RunStatus::Succeeded | RunStatus::Concluded if strict && summary.failed() > 0 => code::FAILED,
         RunStatus::Succeeded | RunStatus::Concluded => code::SUCCEEDED,
         RunStatus::Failed | RunStatus::Cancelled => code::FAILED,
-        RunStatus::Waiting if summary.waits_for_person() => code::WAITS,
+        RunStatus::Waiting if summary.needs_answer() => code::WAITS,
         RunStatus::Suspended if summary.reason.as_deref() == Some(CHECKPOINTED) => code::WAITS,
         RunStatus::Quarantined => code::STORE,
         RunStatus::Queued | RunStatus::Running | RunStatus::Waiting | RunStatus::Suspended => code::INTERNAL,

@@ -41,9 +41,10 @@ pub(crate) fn print_answer(summary: &Summary, out: &mut Out) {
 /// Prints only the text of the answer. Doubts about the answer, or the end of a run without an answer, go to stderr.
 pub(crate) fn print_answer_alone(summary: &Summary, out: &mut Out) {
     let Some(answer) = &summary.answer else {
-        let how = match summary.waits_for_person() {
-            true => format!("waits for a person: `{}`", hints::command("approvals", &[], "")),
-            false => format!("is {}: `{}`", summary.status, hints::show(short_id(&summary.run))),
+        let how = match (summary.waits_for_person(), summary.needs_answer()) {
+            (true, _) => format!("waits for a person: `{}`", hints::command("approvals", &[], "")),
+            (_, true) => format!("waits for an answer: `{}`", hints::show(short_id(&summary.run))),
+            _ => format!("is {}: `{}`", summary.status, hints::show(short_id(&summary.run))),
         };
         status_line(format!("run {} {how}", summary.run));
         return;

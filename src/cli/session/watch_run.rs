@@ -1,7 +1,8 @@
 //! Watching a run until it settles, and reporting the result.
 
-use ostler_server::wire::{RunLine, Summary};
-use serde_json::json;
+use ostler_kernel::run::RunStatus;
+use ostler_server::wire::{RunLine, RunRef, Summary};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::cli::arguments::Globals;
@@ -13,7 +14,7 @@ use crate::cli::output::live::plain::{Plain, PriorState};
 use crate::cli::output::live::{Live, NoView, View};
 use crate::cli::output::summary::ReportParts;
 use crate::cli::output::terminal::{Out, status_line};
-use crate::cli::session::api_client::ApiError;
+use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::approval_prompt::{ApprovalPrompt, TypedLines};
 use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, exit_code, follow_until};
 use crate::cli::session::holder::disk_full_text;
@@ -240,7 +241,12 @@ async fn follow_and_prompt(
         let asks = display.prompt.as_ref().is_some_and(|prompt| prompt.has_pending());
         let until = if asks { "closed" } else { "settled" };
         follow_until(session, run, &mut after, until, FollowMode::Execute, display).await?;
-        if !asks && display.prompt.as_ref().is_none_or(|prompt| !prompt.has_pending()) {
+        if asks || display.prompt.as_ref().is_some_and(|prompt| prompt.has_pending()) {
+            continue;
+        }
+        let Some(prompt) = display.prompt.as_mut() else { return Ok(()) };
+        prompt.load_below(&session.get(&format!("/v1/runs/{}", path_segment(run))).await?);
+        if !prompt.has_pending() {
             return Ok(());
         }
     }
@@ -257,9 +263,10 @@ pub(crate) struct Done<'a> {
     pub(crate) text: String,
 }
 
-/// Watches the run if this process executes it; else prints the effect and returns.
+/// Watches the run, or the open run at the top that waits for it, if this process executes it; else prints the effect and
+/// returns.
 pub(crate) async fn go_on(
-    session: Session,
+    mut session: Session,
     signals: &mut Signals,
     globals: &Globals,
     before: Summary,
@@ -267,6 +274,10 @@ pub(crate) async fn go_on(
     out: &mut Out,
 ) -> Result<u8, Failure> {
     if !session.client.is_remote() {
+        let before = match resume_above(&mut session, &before).await {
+            Ok(above) => above.unwrap_or(before),
+            Err(failure) => return session.stop_with(failure).await,
+        };
         let what = Watch::from(&before, globals.json, WatchOptions::default());
         return watch(session, signals, what, out).await;
     }
@@ -278,4 +289,22 @@ pub(crate) async fn go_on(
     }
     session.stop().await;
     Ok(code::SUCCEEDED)
+}
+
+/// Resumes the open run at the top of those that opened this one. `None`: there is none, or it goes on only by its name.
+async fn resume_above(session: &mut Session, run: &Summary) -> Result<Option<Summary>, Failure> {
+    let mut top: Option<Summary> = None;
+    while let Some(parent) = top.as_ref().unwrap_or(run).parent.clone() {
+        let above = session.summary(&parent.run).await?;
+        if above.status.is_over() || matches!(above.status, RunStatus::Suspended | RunStatus::Quarantined) {
+            break;
+        }
+        top = Some(above);
+    }
+    let Some(top) = top else { return Ok(None) };
+    match session.post::<RunRef>(&format!("/v1/runs/{}/resume", top.run), &Value::Null).await {
+        Ok(_) => Ok(Some(top)),
+        Err(ApiError::Problem(problem)) if problem.code == "invalid_state" => Ok(Some(top)),
+        Err(refused) => Err(refused.into()),
+    }
 }

@@ -116,6 +116,10 @@ impl AttemptJournal {
         }
         let yielded = executor.scheduler.yield_slot(&key);
         steps.lent |= yielded;
+        // The run that it waits for may have asked its question before.
+        if yielded && executor.active_runs.all_opened_wait(key.run, &key.node) {
+            executor.attempts.look_again(key.run, &key.node);
+        }
         yielded
     }
 

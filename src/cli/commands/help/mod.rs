@@ -17,7 +17,7 @@ pub(crate) const EXIT_CODES: [(&str, &str); 9] = [
     ("0", "success: the run succeeded, or concluded early"),
     ("1", "the run failed or was cancelled; or a comparison found a difference"),
     ("2", "the command line, the plan or another file is invalid; nothing was started"),
-    ("3", "a run waits for a person, or was suspended by one until `ostler resume RUN`"),
+    ("3", "a run waits for a person or for `ostler answer`, or was suspended until `ostler resume RUN`"),
     ("4", "the data folder is damaged, cannot be used, or is held by a process that must end first"),
     ("5", "another error, or a run that made no progress; state is kept: `ostler resume`"),
     ("6", "only an operator may decide this, and the command has no operator key that is accepted here"),

@@ -10,7 +10,7 @@ use crate::cli::output::approval::{budget_answers, deadline_text, dependents, is
 use crate::cli::output::cells::fit;
 use crate::cli::output::hints::{DigestSource, answer_commands};
 use crate::cli::output::labels::short_id;
-use crate::cli::output::summary::waiting::{blocked_by_text, rate_wait_lines};
+use crate::cli::output::summary::waiting::{below_lines, blocked_by_text, rate_wait_lines};
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line, tagged};
 use crate::cli::output::units::{ago, duration, now_ms, plural};
@@ -134,6 +134,7 @@ pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientRow], out: &Out) -> 
         // A suspended run takes no answer before it is resumed.
         let takes_answers = line.status != RunStatus::Suspended;
         lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, takes_answers, out)));
+        lines.extend(below_lines(&line.waiting_below, out));
     }
     lines
 }

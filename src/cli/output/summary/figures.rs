@@ -85,26 +85,37 @@ fn list_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     lines
 }
 
+/// Nodes whose settling commands are listed.
+const SETTLED_MAX: usize = 3;
+
 /// Progress of the undo, and effects that remain.
 fn undo_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let Some(undo) = &summary.undo else { return Vec::new() };
     let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");
-    let done = undo
-        .nodes
-        .iter()
-        .filter(|node| summary.nodes.get(node.as_str()).is_some_and(|state| state == "executed"));
-    let done = format!("{} of {}", done.count(), plural(undo.nodes.len(), "undo"));
+    // A later round tries the undo of a node again.
+    let undone = |node: &NodeId| node.as_str().split_once('.').map_or(String::new(), |(_, of)| of.to_owned());
+    let is_executed =
+        |node: &&NodeId| summary.nodes.get(node.as_str()).is_some_and(|state| state == "executed");
+    let asked: BTreeSet<String> = undo.nodes.iter().map(undone).collect();
+    let done: BTreeSet<String> = undo.nodes.iter().filter(is_executed).map(undone).collect();
+    let done = format!("{} of {}", done.len(), plural(asked.len(), "undo"));
     let mut lines = vec![fit(&format!("  {:<14} {done} executed", undo.state.as_str()), page.columns)];
     if !undo.without.is_empty() {
         lines.push(fit(&format!("  without undo   {}", names(&undo.without)), page.columns));
     }
     if !undo.unsure.is_empty() {
-        let text =
-            format!("  unsure         {}: look at what they did, and undo it by hand", names(&undo.unsure));
+        let text = format!(
+            "  unsure         {}: look at what they did, undo it by hand, then settle it",
+            names(&undo.unsure)
+        );
         lines.push(fit(&text, page.columns));
     }
-    if let Some(commands) = undo.settle.values().next().filter(|_| !summary.past) {
+    let settle = undo.settle.values().filter(|_| !summary.past);
+    for commands in settle.clone().take(SETTLED_MAX) {
         lines.extend(commands.iter().map(|command| format!("    {command}")));
+    }
+    if settle.clone().count() > SETTLED_MAX {
+        lines.push(format!("    … and {} more", settle.count() - SETTLED_MAX));
     }
     lines
 }

@@ -183,7 +183,11 @@ fn folded(graph: &GraphView) -> Vec<(&GraphNode, Option<ListCounts>)> {
 
 fn node_line(page: &Page<'_>, node: &GraphNode, list: Option<ListCounts>, names: usize) -> String {
     let took = node.busy_ms.map(elapsed).unwrap_or_default();
-    let word = if node.interrupted { INTERRUPTED } else { labels::state(&node.state) };
+    let word = match (node.state.as_str(), node.reuse.as_deref()) {
+        _ if node.interrupted => INTERRUPTED,
+        ("executed", Some(reuse)) => labels::origin(reuse),
+        (state, _) => labels::state(state),
+    };
     let detail = match (node.state.as_str(), &node.failure, &node.reason) {
         _ if node.interrupted => "its process ended; repeated when the run resumes".to_owned(),
         ("executed", ..) if node.attempts > 1 => format!("attempt {}", node.attempts),

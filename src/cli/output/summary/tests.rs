@@ -87,6 +87,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         rate_waits: Vec::new(),
         budget: None,
         parent: None,
+        waiting_below: Vec::new(),
         client: "local".to_owned(),
         agent: "a".to_owned(),
         workspace: "/w".to_owned(),

@@ -1,21 +1,23 @@
 //! What a run waits for: people, credits, rates of models, another run.
 
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientRow, RateWaitView, Summary, WaitView};
+use ostler_server::wire::{ClientRow, RateWaitView, Summary, WaitView, WaitingBelow};
 
-use crate::cli::output::approval::{budget_answers, budget_deadline, deadline_text, dependents, is_expired};
+use crate::cli::output::approval::{
+    budget_answers, budget_deadline, deadline_text, dependents, is_expired, opened_by as parent_text,
+};
 use crate::cli::output::cells::{fit, fit_name};
 use crate::cli::output::hints::{DigestSource, answer_commands};
 use crate::cli::output::labels::short_id;
 use crate::cli::output::summary::Page;
-use crate::cli::output::terminal::Style;
+use crate::cli::output::terminal::{Out, Style};
 use crate::cli::output::units::{date, elapsed};
 use crate::cli::output::{credits, hints, labels};
 
 /// Text for a run that comes after another run of its agent.
 pub(crate) fn blocked_by_text(first: &str) -> String {
     format!(
-        "  queued behind run {first} of its agent, which waits for a person: {}",
+        "  queued behind run {first} of its agent, which waits for an answer: {}",
         hints::show(short_id(first))
     )
 }
@@ -46,17 +48,47 @@ const WAITS_MAX: usize = 3;
 /// Formats the nodes that wait for an answer from outside.
 fn event_wait_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
-    for WaitView { node, deadline_ms, address } in summary.waits.iter().take(WAITS_MAX) {
-        let until = deadline_ms.map(|at| format!(" until {}", date(at))).unwrap_or_default();
-        let at = address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
-        lines.push(fit(&format!("  {node} waits for an answer{until}{at}"), page.columns));
-        if !summary.past {
-            let run = short_id(&summary.run);
-            lines.push(format!("    {}", hints::command("answer", &[run, node], "--value JSON")));
-        }
+    for wait in summary.waits.iter().take(WAITS_MAX) {
+        lines.extend(event_wait(&summary.run, wait, "", summary.past, page.columns));
     }
     if summary.waits.len() > WAITS_MAX {
         lines.push(format!("  … and {} more waits", summary.waits.len() - WAITS_MAX));
+    }
+    lines
+}
+
+/// Formats a node that waits for an answer from outside; `place`: its run, if it is not the one shown.
+fn event_wait(run: &str, wait: &WaitView, place: &str, is_past: bool, columns: usize) -> Vec<String> {
+    let WaitView { node, deadline_ms, address } = wait;
+    let until = deadline_ms.map(|at| format!(" until {}", date(at))).unwrap_or_default();
+    let at = address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
+    let mut lines = vec![fit(&format!("  {node} waits for an answer{until}{at}{place}"), columns)];
+    if !is_past {
+        lines.push(format!("    {}", hints::command("answer", &[short_id(run), node], "--value JSON")));
+    }
+    lines
+}
+
+/// Formats the questions in runs below a run, with the commands that answer them.
+pub(crate) fn below_lines(below: &[WaitingBelow], out: &Out) -> Vec<String> {
+    let mut lines = Vec::new();
+    for WaitingBelow { run, opened_by, waiting, waits, .. } in below {
+        let by = opened_by.as_ref().map(|parent| format!(", {}", parent_text(parent))).unwrap_or_default();
+        for question in waiting {
+            let seen = DigestSource::on(out, question.digest.as_deref());
+            lines.push(fit(
+                &format!("  {} waits for a person in run {run}{by}", question.node),
+                out.columns(),
+            ));
+            if !is_expired(question.deadline_ms) {
+                let answers = answer_commands(short_id(run), &question.node, &question.ask, seen);
+                lines.extend(answers.iter().map(|answer| format!("    {answer}")));
+            }
+        }
+        let place = format!(" in run {run}{by}");
+        for wait in waits.iter().take(WAITS_MAX) {
+            lines.extend(event_wait(run, wait, &place, false, out.columns()));
+        }
     }
     lines
 }
@@ -121,6 +153,7 @@ pub(crate) fn waiting_lines(
         lines.extend(answers);
     }
     lines.extend(event_wait_lines(page, summary));
+    lines.extend(below_lines(&summary.waiting_below, page.out));
     lines.extend(rate_wait_lines(&summary.rate_waits, page.columns));
     lines.extend(summary.blocked_by.as_deref().map(blocked_by_text));
     let resume = format!("{} resumes it", hints::resume(&summary.run));
