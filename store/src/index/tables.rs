@@ -58,6 +58,16 @@ pub(crate) enum Change {
     },
 }
 
+impl Change {
+    /// True if the change alters the row of the paying account. A row that is not loaded before would begin anew, at nothing spent.
+    pub(crate) fn is_of_account(&self) -> bool {
+        match self {
+            Change::Open(_) | Change::Charge(..) | Change::ChargeCall { .. } | Change::Evaluate(_) => true,
+            Change::SetStatus(..) | Change::CountAct | Change::CountFailed | Change::Bind { .. } => false,
+        }
+    }
+}
+
 /// Key of the table of accounts: the client, and the agent unless the account covers the client's unnamed agents.
 pub(crate) type AccountKey = (ClientId, Option<AgentId>);
 

@@ -114,11 +114,9 @@ impl TailIndex {
         {
             self.tables.runs.insert(run, row);
         }
-        match (change, self.tables.runs.get(&run)) {
-            (Change::Charge(..) | Change::Evaluate(_), Some(row)) => {
-                self.load_account(tables::paying_account(row), index)
-            }
-            _ => Ok(()),
+        match self.tables.runs.get(&run).filter(|_| change.is_of_account()) {
+            Some(row) => self.load_account(tables::paying_account(row), index),
+            None => Ok(()),
         }
     }
 

@@ -17,7 +17,9 @@ use common::{
     batch, charged, client, events, numbered, opened, pages_join_to_the_table, run, runtime, small, stream,
     wait,
 };
-use ostler_kernel::event::Event;
+use ostler_kernel::evaluation::Scores;
+use ostler_kernel::event::{CallReserved, CallSettled, Evaluated, Event};
+use ostler_kernel::ledger::Amounts;
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::{FORMAT, OpenError, Opened, Options, RetentionPolicy, Store};
@@ -92,6 +94,43 @@ fn copy(from: &Path, to: &Path) {
             copy(&entry.path(), &to);
         } else {
             fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_account_goes_on_whatever_changes_it_first_in_a_new_process() {
+    let amounts = |tokens| Amounts { tokens, nano_usd: 0 };
+    let reserved = || CallReserved { node: "a".into(), call: 2, model: "m".into(), amounts: amounts(9) };
+    let settled = || CallSettled { call: 2, reserved: amounts(9), used: amounts(5), prices: None };
+    let attempts = StreamId::attempts(&client(), run(1));
+    let scores =
+        Scores { quality: None, adherence: None, speed: 900, cost: 800, errors: 700, revisions: 600 };
+    let evaluated = Evaluated { scores, composite: 500 };
+    let changes = [
+        (attempts, 1, Event::CallReserved(Box::new(reserved()))),
+        (attempts, 1, Event::CallSettled(Box::new(settled()))),
+        (stream(1), 2, charged(1, 1)),
+        (stream(1), 2, Event::Evaluated(evaluated)),
+        (stream(1), 2, Event::RunRecovered { count: 1 }),
+    ];
+    for (of, at, change) in changes {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = open(folder.path());
+        let journal = &*store.journal;
+        journal.append(vec![batch(stream(1), 0, vec![opened(1), charged(1, 7)])]).unwrap();
+        let first = vec![Event::CallReserved(Box::new(reserved()))];
+        wait(journal, journal.append(vec![batch(attempts, 0, first)]).unwrap()).unwrap();
+        drop(store);
+        for reopened in [false, true] {
+            let (store, _) = open(folder.path());
+            let journal = &*store.journal;
+            if !reopened {
+                wait(journal, journal.append(vec![batch(of, at, vec![change.clone()])]).unwrap()).unwrap();
+            }
+            let row = journal.accounts().unwrap().remove(0);
+            assert!(row.spent >= 7 && row.calls.tokens >= 5, "{change:?}: {row:?}");
+            assert_eq!(journal.verify().unwrap(), [], "{change:?}");
         }
     }
 }
