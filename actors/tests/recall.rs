@@ -96,7 +96,8 @@ async fn a_withdrawn_result_is_kept_by_no_repetition_not_even_at_second_hand() {
     system.outcome(first).await.unwrap();
     std::fs::write(folder.path().join("note"), "two").unwrap();
     let again = async |run| {
-        let run = system.run_again(run, Again { from: Some("apart".into()), edit: None }).await.unwrap();
+        let run =
+            system.run_again(run, Again { from: Some("apart".into()), ..Again::default() }).await.unwrap();
         system.outcome(run).await.unwrap();
         (run, value(&system, run, "read").await["text"].clone())
     };

@@ -288,7 +288,7 @@ async fn a_person_is_asked_behind_a_reused_result() {
 fn edit(node: &str, value: Value) -> Again {
     let edit =
         NodeEdit { node: node.into(), value, author: "ada".into(), seen: None, stale: StalePolicy::Keep };
-    Again { from: None, edit: Some(edit) }
+    Again { edit: Some(edit), ..Again::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -305,7 +305,7 @@ async fn an_edited_artifact_executes_what_is_below_it_and_nothing_else() {
     assert_eq!(value(&system, second, "d").await["all"], "joinedby hand");
 
     // The repetition keeps the edit, even with an execution from the edited node on.
-    let again = Again { from: Some("c".into()), edit: None };
+    let again = Again { from: Some("c".into()), ..Again::default() };
     let third = system.run_again(second, again).await.unwrap();
     assert_eq!(system.outcome(third).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(tool.calls(), 1);
@@ -380,7 +380,7 @@ async fn an_edit_repeats_no_effect_and_asks_nobody_about_what_it_does_not_reach(
     );
     assert_eq!(value(&system, second, "mail").await["all"], "mine");
 
-    let again = Again { from: Some("mail".into()), edit: None };
+    let again = Again { from: Some("mail".into()), ..Again::default() };
     let third = system.run_again(second, again).await.unwrap();
     assert_eq!(system.outcome(third).await.unwrap(), RunStatus::Succeeded);
     assert_eq!((acts.calls(), &*decisions(&journal, third)["charge"]), (1, "kept"));

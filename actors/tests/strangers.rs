@@ -198,6 +198,7 @@ fn the_latest_runs_get_the_room() {
         asked: text.to_owned(),
         answered: Some("x".repeat(4 << 10)),
         is_tainted: false,
+        labels: Default::default(),
         results: Vec::new(),
     };
     let all: Vec<EarlierRun> = (0..10).map(|number| run(number, "what?")).collect();

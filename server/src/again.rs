@@ -1,9 +1,9 @@
-//! `POST /v1/runs/{run}/rerun` and `.../nodes/{node}/edit`: runs that repeat a run; `GET .../nodes/{node}/invoice`.
+//! `POST /v1/runs/{run}/rerun` and `.../nodes/{node}/edit`: runs that repeat a run; `POST .../invoice` beside each: what it would execute.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ostler_actors::{Again, AgainError, NodeEdit, RunError};
+use ostler_actors::{Again, AgainError, NodeEdit};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::lineage::EditRefusal;
 
@@ -23,8 +23,39 @@ pub(crate) async fn rerun(
     let run = run_lookup::find(&api.system, &name)?;
     let view = api.system.view(run, None).await?;
     caller.may_intend(Some(view.opened.intent), &api)?;
-    let from = request.from.map(|node| NodeId::from(node.as_str()));
-    opened(&api, run, Again { from, edit: None }).await
+    opened(&api, run, repetition(&api, request).await?).await
+}
+
+/// The repetition that a request describes.
+async fn repetition(api: &Api, request: RerunRequest) -> Result<Again, Problem> {
+    let RerunRequest { from, plan } = request;
+    let from = from.map(|node| NodeId::from(node.as_str()));
+    let plan = match plan {
+        Some(draft) => {
+            Some(api.system.judge_plan(draft).await.map_err(|faults| Problem::faults(&faults))?.into())
+        }
+        None => None,
+    };
+    Ok(Again { from, edit: None, plan })
+}
+
+/// What a repetition executes at most. Changes nothing.
+pub(crate) async fn rerun_invoice(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+    JsonBody(request): JsonBody<RerunRequest>,
+) -> Result<Json<Invoice>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let lines = api.system.invoice(run, &repetition(&api, request).await?).await?;
+    Ok(Json(Invoice::new(run.to_string(), None, &lines)))
+}
+
+/// The edit that a request describes.
+fn node_edit(node: &str, request: EditRequest, author: String) -> Result<NodeEdit, Problem> {
+    let EditRequest { value, if_digest, stale } = request;
+    let seen = if_digest.map(|digest| digest.strip_prefix("b3:").unwrap_or(&digest).parse());
+    let seen = seen.transpose().map_err(|error| Problem::bad("digest", format!("if_digest: {error}")))?;
+    Ok(NodeEdit { node: node.into(), value, author, seen, stale: stale.into() })
 }
 
 /// Opens a run in which a person's artifact stands in the place of a result. 412 if `if_digest` is not the digest of the result.
@@ -35,24 +66,20 @@ pub(crate) async fn edit(
     JsonBody(request): JsonBody<EditRequest>,
 ) -> Result<(StatusCode, Json<RunRef>), Problem> {
     let run = run_lookup::find(&api.system, &name)?;
-    let EditRequest { value, if_digest, stale } = request;
-    let seen = if_digest.map(|digest| digest.parse());
-    let seen = seen.transpose().map_err(|error| Problem::bad("digest", format!("if_digest: {error}")))?;
-    let edit = NodeEdit { node: node.as_str().into(), value, author: operator.by, seen, stale: stale.into() };
-    opened(&api, run, Again { from: None, edit: Some(edit) }).await
+    let edit = node_edit(&node, request, operator.by)?;
+    opened(&api, run, Again { edit: Some(edit), ..Again::default() }).await
 }
 
-/// Nodes that an edit of a node executes again at most. Changes nothing.
+/// What an edit executes again at most. Checks the edit as [`edit`] does, and changes nothing.
 pub(crate) async fn invoice(
     State(api): State<Api>,
     PathParams((name, node)): PathParams<(String, String)>,
+    JsonBody(request): JsonBody<EditRequest>,
 ) -> Result<Json<Invoice>, Problem> {
     let run = run_lookup::find(&api.system, &name)?;
-    let view = api.system.view(run, None).await?;
-    let id = NodeId::from(node.as_str());
-    api.system.check_editable(&view, &id)?;
-    let invoice = view.run.invoice(&id, &view.figures.spending).ok_or(RunError::UnknownNode(id))?;
-    Ok(Json(Invoice::new(run.to_string(), node, invoice)))
+    let edit = Some(node_edit(&node, request, String::new())?);
+    let lines = api.system.invoice(run, &Again { edit, ..Again::default() }).await?;
+    Ok(Json(Invoice::new(run.to_string(), Some(node), &lines)))
 }
 
 async fn opened(

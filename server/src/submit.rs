@@ -114,6 +114,7 @@ async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Res
         calls,
         reuse,
         edits: Vec::new(),
+        exposure: Default::default(),
         kept: Vec::new(),
         goal: None,
     })

@@ -112,7 +112,10 @@ fn an_edited_result_reaches_what_reads_the_edited_field() {
     assert_ne!(criteria, edited);
     world.file("criteria.json", &edited);
     let edit = format!("edit @last criteria --file criteria.json {config}");
-    world.ostler(&format!("{edit} --dry-run")).exits(0).says("executes at most 2 nodes: memo, plan");
+    world
+        .ostler(&format!("{edit} --dry-run"))
+        .exits(0)
+        .says("executes at most 2 nodes\n  plan  uses the edited `criteria`\n  memo  uses");
     world.ostler(&edit).exits(0).says("[C4] The first year is budget-neutral.");
     let fates = check(&world, &["memo", "plan"]);
     assert_eq!(fates["criteria"].0, "edited");

@@ -1,12 +1,14 @@
 //! Repeats a run: the same plan and terms, executed only where the new run differs.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::event::{ArtifactEdited, CallTerms, Fresh, ReuseTerms};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::lineage::{EditRefusal, Edited, StalePolicy, check_edit};
 use ostler_kernel::plan::Plan;
+use ostler_kernel::run::{Change, Recomputation, RecomputationCause, Spent};
 use serde_json::Value;
 
 use crate::api::system::System;
@@ -21,6 +23,20 @@ pub struct Again {
     pub from: Option<NodeId>,
     /// A person's replacement for the result of a node. Earlier edits of the run stay.
     pub edit: Option<NodeEdit>,
+    /// The plan of the repetition; `None`: that of the run. Edits of nodes that it lacks are dropped.
+    pub plan: Option<Arc<Plan>>,
+}
+
+impl Again {
+    fn change<'a>(&'a self, withdrawn: &'a BTreeSet<NodeId>, before: Option<&'a Value>) -> Change<'a> {
+        Change {
+            plan: self.plan.as_deref(),
+            edited: self.edit.as_ref().map(|edit| &edit.node),
+            contents: self.edit.as_ref().and_then(|edit| Some((before?, &edit.value))),
+            from: self.from.as_ref(),
+            withdrawn: Some(withdrawn),
+        }
+    }
 }
 
 /// An edit of a result.
@@ -102,29 +118,33 @@ impl System {
     ///
     /// See [`AgainError`]; no run is opened.
     pub async fn run_again(&self, run: RunId, again: Again) -> Result<RunId, AgainError> {
-        let view = self.view(run, None).await?;
-        if view.run.goal().is_some() {
-            return Err(AgainError::Goal(run));
-        }
-        let plan = self.services.runs.plans.read(&view.opened.plan)?;
+        let view = self.repeatable(run).await?;
+        let plan = match &again.plan {
+            Some(plan) => Arc::clone(plan),
+            None => self.services.runs.plans.read(&view.opened.plan)?,
+        };
         let below = |node: &NodeId| {
-            let at = view.run.plan().position(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
-            Ok::<_, RunError>(with_all_below(view.run.plan(), at))
+            let at = plan.position(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+            Ok::<_, RunError>(with_all_below(&plan, at))
         };
         let fresh = again.from.as_ref().map(below).transpose()?;
-        let changed = again.edit.as_ref().map(|edit| below(&edit.node)).transpose()?;
-        let mut changed: BTreeSet<NodeId> = fresh.iter().chain(&changed).flatten().cloned().collect();
+        let withdrawn = self.withdrawn_in(run, &view.run)?;
+        let before = self.edited_result(&view, &again).await;
+        let recomputed = view.run.recomputed(again.change(&withdrawn, before.as_ref()));
         // A repetition without a change is a run like the first: it acts again.
-        let kept = if changed.is_empty() {
-            Vec::new()
-        } else {
-            for node in self.withdrawn_in(run, &view.run)? {
-                changed.extend(below(&node)?);
+        let kept = match recomputed.iter().any(|line| line.cause == Some(RecomputationCause::Repeats)) {
+            true => Vec::new(),
+            false => {
+                let mut changed: BTreeSet<NodeId> = recomputed.into_iter().map(|line| line.node).collect();
+                changed.extend(again.edit.iter().map(|edit| edit.node.clone()));
+                let mut kept = view.run.results_to_keep(run, &changed);
+                kept.retain(|kept| plan.position(&kept.node).is_some());
+                kept
             }
-            view.run.results_to_keep(run, &changed)
         };
         let fresh = fresh.map_or(Fresh::Nothing, Fresh::Nodes);
         let mut edits: Vec<ArtifactEdited> = view.run.edits().cloned().collect();
+        edits.retain(|edit| plan.position(&edit.node).is_some());
         if let Some(edit) = again.edit {
             let edited = self.edited(&view, edit).await?;
             edits.retain(|earlier| earlier.node != edited.node);
@@ -144,54 +164,87 @@ impl System {
             reuse: Some(ReuseTerms { fresh }),
             edits,
             kept,
+            exposure: view.run.exposure().clone(),
             ..Submission::plan(Arc::clone(&plan))
         };
         Ok(self.submit(submission).await?)
     }
 
-    /// Checks that some new content could replace the result of a node.
+    /// What a repetition executes at most, each node with what it spent when it was executed last; `None`: it never was, or its run
+    /// is gone. Changes nothing.
     ///
     /// # Errors
     ///
-    /// [`AgainError::Edit`]: the node has no result, or changed the world.
-    pub fn check_editable(&self, view: &RunView, node: &NodeId) -> Result<(), AgainError> {
-        check(view, node, None, None)
+    /// Those of [`System::run_again`].
+    pub async fn invoice(
+        &self,
+        run: RunId,
+        again: &Again,
+    ) -> Result<Vec<(Recomputation, Option<Spent>)>, AgainError> {
+        let view = self.repeatable(run).await?;
+        if let Some(edit) = &again.edit {
+            self.check(&view, edit)?;
+        }
+        if let Some(unknown) = again.from.as_ref().filter(|node| view.run.node(node).is_none()) {
+            return Err(RunError::UnknownNode(unknown.clone()).into());
+        }
+        let (withdrawn, before) =
+            (self.withdrawn_in(run, &view.run)?, self.edited_result(&view, again).await);
+        let recomputed = view.run.recomputed(again.change(&withdrawn, before.as_ref()));
+        let mut lines = Vec::with_capacity(recomputed.len());
+        let mut elsewhere: BTreeMap<RunId, Option<RunView>> = BTreeMap::new();
+        for line in recomputed {
+            let here = &view.figures.spending;
+            let spent = match here.made_in(&line.node) {
+                None => here.of(&line.node),
+                Some(run) => {
+                    let other = match elsewhere.entry(run) {
+                        Entry::Occupied(known) => known.into_mut(),
+                        Entry::Vacant(unread) => unread.insert(self.view(run, None).await.ok()),
+                    };
+                    other.as_ref().and_then(|other| other.figures.spending.of(&line.node))
+                }
+            };
+            lines.push((line, spent));
+        }
+        Ok(lines)
+    }
+
+    async fn repeatable(&self, run: RunId) -> Result<RunView, AgainError> {
+        let view = self.view(run, None).await?;
+        if view.run.goal().is_some() { Err(AgainError::Goal(run)) } else { Ok(view) }
+    }
+
+    /// The result that an edit replaces; `None` without an edit, or if it cannot be read.
+    async fn edited_result(&self, view: &RunView, again: &Again) -> Option<Value> {
+        let output = view.run.instance(&again.edit.as_ref()?.node)?.result()?;
+        self.services.results.load(output).await.ok()
     }
 
     /// Checks an edit, and stores its content.
     async fn edited(&self, view: &RunView, edit: NodeEdit) -> Result<ArtifactEdited, AgainError> {
-        let NodeEdit { node, value, author, seen, stale } = edit;
-        let description = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+        self.check(view, &edit)?;
+        let NodeEdit { node, value, author, stale, .. } = edit;
         let instance = view.run.instance(&node);
-        let broken = match self.services.gatekeeper.contract(&description.contract) {
-            Ok(contract) => contract.judge(&value).broken.first().map(ToString::to_string),
-            Err(error) => Some(error.to_string()),
-        };
-        check(view, &node, seen, broken)?;
         let kept = self.services.results.keep(&value).await;
         let output =
             kept.map_err(|failure| AgainError::Content { node: node.clone(), why: failure.message })?;
         let base = instance.and_then(|instance| instance.identity).map(|work| work.reuse);
         Ok(ArtifactEdited { node, output, author, base, stale })
     }
-}
 
-/// Checks an edit of a node. `broken`: the rule of its contract that the new content breaks.
-fn check(
-    view: &RunView,
-    node: &NodeId,
-    seen: Option<Digest>,
-    broken: Option<String>,
-) -> Result<(), AgainError> {
-    let acts = view.run.node(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?.acts();
-    let result = view.run.instance(node).and_then(|instance| instance.result());
-    let current = result.map(|output| output.artifact);
-    check_edit(Edited { current, acts, satisfies: broken.is_none() }, seen).map_err(|why| AgainError::Edit {
-        node: node.clone(),
-        why,
-        current,
-        broken,
-    })
+    fn check(&self, view: &RunView, edit: &NodeEdit) -> Result<(), AgainError> {
+        let NodeEdit { node, value, seen, .. } = edit;
+        let description = view.run.node(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+        let broken = match self.services.gatekeeper.contract(&description.contract) {
+            Ok(contract) => contract.judge(value).broken.first().map(ToString::to_string),
+            Err(error) => Some(error.to_string()),
+        };
+        let result = view.run.instance(node).and_then(|instance| instance.result());
+        let current = result.map(|output| output.artifact);
+        let edited = Edited { current, acts: description.acts(), satisfies: broken.is_none() };
+        check_edit(edited, *seen).map_err(|why| AgainError::Edit { node: node.clone(), why, current, broken })
+    }
 }
 
 /// Ids of the node at `at` and of all nodes below.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ostler_kernel::event::{
-    ArtifactEdited, CallTerms, Event, Parent, ResultKept, ReuseTerms, RunOpened, RunTerms,
+    ArtifactEdited, CallTerms, Event, Exposure, Parent, ResultKept, ReuseTerms, RunOpened, RunTerms,
 };
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks, is_name};
 use ostler_kernel::json;
@@ -21,7 +21,7 @@ use crate::messages::registry::RegistryMessage;
 use crate::messages::submission::{Submission, SubmitError, Term};
 
 /// Most records of terms behind the opening record.
-const TERMS_RECORDS: usize = 4;
+const TERMS_RECORDS: usize = 5;
 
 /// The terms of calls, with the limits of the plan's own policy.
 fn with_policy(calls: Option<CallTerms>, policy: CallLimits) -> Option<CallTerms> {
@@ -42,12 +42,14 @@ fn opening_records(
     terms: &RunTerms,
     calls: Option<CallTerms>,
     (reuse, edits, kept): (Option<ReuseTerms>, Vec<ArtifactEdited>, Vec<ResultKept>),
+    exposure: Exposure,
     goal: Option<&GoalTerms>,
 ) -> Result<Vec<Event>, SubmitError> {
     let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
     events.extend(has_terms(terms).then(|| Event::RunTerms(Box::new(terms.clone()))));
     events.extend(calls.map(Event::CallTerms));
     events.extend(reuse.map(Event::ReuseTerms));
+    events.extend((exposure != Exposure::default()).then(|| Event::Exposed(Box::new(exposure))));
     events.extend(edits.into_iter().map(|edited| Event::ArtifactEdited(Box::new(edited))));
     events.extend(kept.into_iter().map(|kept| Event::ResultKept(Box::new(kept))));
     if let Some(goal) = goal {
@@ -100,6 +102,7 @@ impl System {
             reuse,
             edits,
             kept,
+            exposure,
             goal,
         } = submission;
         // A child run uses the account of the run that opened it.
@@ -129,7 +132,7 @@ impl System {
         };
         let at_ms = self.services.journal.now();
         let goal = goal.map(|goal| GoalTerms { opened_at: at_ms, ..GoalTerms::clone(&goal) });
-        let opening = opening_records(&opened, &terms, calls, (reuse, edits, kept), goal.as_ref())?;
+        let opening = opening_records(&opened, &terms, calls, (reuse, edits, kept), exposure, goal.as_ref())?;
         let records = opening.len() as u64;
         let Some(position) = self.append_opening(&opened, opening, wanted.is_some(), at_ms)? else {
             return self.opened_before(opened, &terms, calls, goal).await;
@@ -221,7 +224,7 @@ impl System {
             match &record.event {
                 Event::CallTerms(terms) => calls_then = Some(*terms),
                 Event::RunTerms(terms) => budget = terms.budget,
-                Event::ReuseTerms(_) => {}
+                Event::ReuseTerms(_) | Event::Exposed(_) => {}
                 Event::GoalOpened { terms } => goal_then = serde_json::from_str(terms.as_str()).ok(),
                 _ => break,
             }

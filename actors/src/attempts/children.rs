@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use ostler_kernel::event::{CallTerms, Event, Parent};
+use ostler_kernel::event::{CallTerms, Event, Exposure, Parent};
 use ostler_kernel::gate::intersect_scopes;
 use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::ledger::CallLimits;
@@ -144,10 +144,17 @@ impl AttemptJournal {
             run: Some(run),
             budget,
             calls: self.calls_of_child(folded.run.call_terms()),
+            exposure: self.exposure(&folded.run),
             goal: goal.map(Arc::from),
             ..Submission::plan(plan)
         };
         Ok((run, submission, budget))
+    }
+
+    /// What this run had read when its attempt opens a child run.
+    fn exposure(&self, run: &Run) -> Exposure {
+        run.node(&self.site.of.node)
+            .map_or_else(Exposure::default, |node| self.executor.gatekeeper.exposure(run, node))
     }
 
     /// A child run shares the account of its parent, and asks people if its parent does.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ostler_kernel::event::{ArtifactEdited, CallTerms, ResultKept, ReuseTerms, RunOpened};
+use ostler_kernel::event::{ArtifactEdited, CallTerms, Exposure, ResultKept, ReuseTerms, RunOpened};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId};
 use ostler_kernel::json::JsonError;
@@ -42,6 +42,8 @@ pub struct Submission {
     pub edits: Vec<ArtifactEdited>,
     /// Results of a repeated run that stand as they are; only with `reuse`.
     pub kept: Vec<ResultKept>,
+    /// What the caller had read: the gate treats the plan and the goal as made of it. An idempotent repetition may have another one.
+    pub exposure: Exposure,
     /// Terms of a goal run, whose plan is its [`opening_plan`](ostler_kernel::policy::opening_plan); `None`: a plan file.
     pub goal: Option<Arc<GoalTerms>>,
 }
@@ -62,6 +64,7 @@ impl Submission {
             reuse: None,
             edits: Vec::new(),
             kept: Vec::new(),
+            exposure: Exposure::default(),
             goal: None,
         }
     }

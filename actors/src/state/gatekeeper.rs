@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use ostler_kernel::contract::{Contract, ContractError};
+use ostler_kernel::event::Exposure;
 use ostler_kernel::gate::{self, Denial, GatePolicy, Permit, Preview, Provenance, Spent, Standing};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Node, Rule, model_tool};
 use ostler_kernel::policy::{
-    EarlierRun, RULE_OF_TWO, ResultTerms, earlier_run, has_read_strangers_and_private, provenance,
+    EarlierRun, RULE_OF_TWO, ResultTerms, earlier_run, exposure, has_read_strangers_and_private, provenance,
 };
 use ostler_kernel::port::{Tool, WorkspaceUse};
 use ostler_kernel::run::Run;
@@ -174,6 +175,15 @@ impl Gatekeeper {
         Cow::Owned(provenance(run, node, &Terms { toolbox: &self.toolbox, policy }))
     }
 
+    /// What a child run is exposed to that the call of a node opens; nothing if no rule depends on it.
+    pub(crate) fn exposure(&self, run: &Run, node: &Node) -> Exposure {
+        let policy = self.policy();
+        if !policy.has_labels() {
+            return Exposure::default();
+        }
+        exposure(run, node, &Terms { toolbox: &self.toolbox, policy: &policy })
+    }
+
     /// What a goal is told of a run that has ended, under the present policy.
     pub(crate) fn earlier_run(&self, id: RunId, run: &Run) -> EarlierRun {
         earlier_run(id, run, &Terms { toolbox: &self.toolbox, policy: &self.policy() })
@@ -244,5 +254,9 @@ impl ResultTerms for Terms<'_> {
 
     fn labels(&self, tool: &str) -> Vec<&str> {
         self.policy.labels_of(tool).collect()
+    }
+
+    fn all_labels(&self) -> Vec<&str> {
+        self.policy.all_labels().collect()
     }
 }

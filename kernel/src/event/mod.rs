@@ -38,8 +38,8 @@ pub use reuse::{
     ReuseTerms, ReusedResult,
 };
 pub use run::{
-    CallTerms, ChangeCause, Evaluated, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened, RunTerms,
-    Timer, TimerKind,
+    CallTerms, ChangeCause, Evaluated, Exposure, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened,
+    RunTerms, Timer, TimerKind,
 };
 
 /// A journal record. Records of runs belong to the run's stream unless the variant names another one.
@@ -387,4 +387,6 @@ pub enum Event {
         /// The operator.
         by: String,
     },
+    /// What the attempt that opened the run had read. Follows the other terms, if there is anything.
+    Exposed(Box<Exposure>),
 }

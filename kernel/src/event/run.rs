@@ -1,5 +1,7 @@
 //! Records of runs, plan versions and nodes.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::AttemptRef;
@@ -40,6 +42,25 @@ pub struct RunTerms {
     pub budget: Option<u64>,
     /// The attempt that opened the run; `None`: a client did.
     pub parent: Option<Parent>,
+}
+
+/// Record of [`Event::Exposed`](super::Event::Exposed): what the caller of a run had read, which the plan or the goal may repeat. The
+/// default is nothing.
+///
+/// ```
+/// use ostler_kernel::event::Exposure;
+///
+/// let exposure = Exposure { labels: ["secret".to_owned()].into(), ..Exposure::default() };
+/// assert_ne!(exposure, Exposure::default());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Labels of the data behind what the caller gave.
+    pub labels: BTreeSet<String>,
+    /// The caller had read texts of strangers.
+    pub strangers: bool,
+    /// The caller had read private data.
+    pub private: bool,
 }
 
 /// Record of [`Event::CallTerms`](super::Event::CallTerms): what the calls of models of a run may use. A child run shares the account of the run at the top.

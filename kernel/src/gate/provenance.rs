@@ -70,6 +70,9 @@ pub struct Source<'a> {
     pub literals: Literals<'a>,
     /// The nodes that it reads.
     pub reads: Vec<&'a str>,
+    /// The nodes whose results a model had seen when it wrote this one. Their labels pass on: a model may copy what it has seen.
+    /// Trust does not pass here; it is in `untrusted_author`.
+    pub seen: Vec<&'a str>,
     /// Labels of its result.
     pub labels: Vec<&'a str>,
 }
@@ -152,7 +155,8 @@ fn each_leaf(at: &mut String, value: &Value, visit: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Traces the parameters of a call of `user`: its literals, and its references by parameter name.
+/// Traces the parameters of a call of `user`: its literals, and its references by parameter name. `seen` are the nodes whose results
+/// the author of the call had seen.
 ///
 /// Cost: each node behind the references is visited once for each reference.
 pub fn trace<'a>(
@@ -161,8 +165,10 @@ pub fn trace<'a>(
     untrusted_author: bool,
     literals: Literals<'_>,
     refs: impl Iterator<Item = (&'a str, &'a str)>,
+    seen: impl IntoIterator<Item = &'a str>,
 ) -> Provenance {
     let mut provenance = Provenance { untrusted_author, ..Provenance::default() };
+    let mut labelled: Vec<&str> = seen.into_iter().collect();
     for (name, value) in literals.params {
         let trust = literals.trust(name, value, user, results);
         if trust != Trust::Author {
@@ -170,62 +176,54 @@ pub fn trace<'a>(
         }
     }
     for (name, from) in refs {
-        let behind = Behind::of(results, user, [from]);
-        if behind.is_untrusted {
+        if is_untrusted(results, user, [from]) {
             provenance.params.insert(name.to_owned(), Trust::Untrusted);
         }
-        provenance.labels.extend(behind.labels.into_iter().map(str::to_owned));
+        labelled.push(from);
     }
+    provenance.labels = labels(results, labelled);
     provenance
 }
 
+/// Labels of these results, of what they were made from, and of what models had seen that wrote the nodes.
+pub fn labels<'a>(results: &'a dyn Results, nodes: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+    let mut labels = BTreeSet::new();
+    let mut visited = BTreeSet::new();
+    let mut open: Vec<_> = nodes.into_iter().collect();
+    while let Some(id) = open.pop() {
+        let Some(source) = results.source(id).filter(|_| visited.insert(id)) else { continue };
+        labels.extend(source.labels.into_iter().map(str::to_owned));
+        open.extend(source.reads.into_iter().chain(source.seen));
+    }
+    labels
+}
+
 /// True if the result of one of these nodes is untrusted: its tool is, its author is (unless every input is the user's own),
-/// an input is, or the node cannot be traced to its end.
+/// an input is, or the node cannot be traced to its end. Depth first: a node that is entered again before it was left reads itself.
 pub fn is_untrusted<'a>(
     results: &'a dyn Results,
     user: &str,
     nodes: impl IntoIterator<Item = &'a str>,
 ) -> bool {
-    Behind::of(results, user, nodes).is_untrusted
-}
-
-/// Everything behind a result.
-struct Behind<'a> {
-    is_untrusted: bool,
-    labels: BTreeSet<&'a str>,
-}
-
-impl<'a> Behind<'a> {
-    /// Visits everything behind results, depth first. A node that is entered again before it was left reads itself.
-    fn of(results: &'a dyn Results, user: &str, from: impl IntoIterator<Item = &'a str>) -> Behind<'a> {
-        let mut behind = Behind { is_untrusted: false, labels: BTreeSet::new() };
-        let mut left: BTreeMap<&str, bool> = BTreeMap::new();
-        let mut open: Vec<_> = from.into_iter().map(|from| (from, false)).collect();
-        while let Some((id, leave)) = open.pop() {
-            if leave {
-                left.insert(id, true);
-                continue;
-            }
-            match left.get(id) {
-                Some(true) => continue,
-                Some(false) => {
-                    behind.is_untrusted = true;
-                    continue;
-                }
-                None => left.insert(id, false),
-            };
-            let Some(source) = results.source(id) else {
-                behind.is_untrusted = true;
-                left.insert(id, true);
-                continue;
-            };
-            behind.is_untrusted |= taints_itself(&source, user, results);
-            behind.labels.extend(source.labels);
-            open.push((id, true));
-            open.extend(source.reads.into_iter().map(|read| (read, false)));
+    let mut left: BTreeMap<&str, bool> = BTreeMap::new();
+    let mut open: Vec<_> = nodes.into_iter().map(|node| (node, false)).collect();
+    while let Some((id, leave)) = open.pop() {
+        if leave {
+            left.insert(id, true);
+            continue;
         }
-        behind
+        match left.get(id) {
+            Some(true) => continue,
+            Some(false) => return true,
+            None => left.insert(id, false),
+        };
+        let Some(source) = results.source(id).filter(|source| !taints_itself(source, user, results)) else {
+            return true;
+        };
+        open.push((id, true));
+        open.extend(source.reads.into_iter().map(|read| (read, false)));
     }
+    false
 }
 
 fn taints_itself(source: &Source<'_>, user: &str, results: &dyn Results) -> bool {
@@ -263,5 +261,10 @@ impl GatePolicy {
     /// Labels of the results of a tool.
     pub fn labels_of(&self, tool: &str) -> impl Iterator<Item = &str> {
         self.tools.get(tool).into_iter().flat_map(|rules| rules.labels.iter().map(String::as_str))
+    }
+
+    /// Labels of the results of all tools.
+    pub fn all_labels(&self) -> impl Iterator<Item = &str> {
+        self.tools.values().flat_map(|rules| rules.labels.iter().map(String::as_str))
     }
 }

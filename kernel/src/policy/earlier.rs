@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::provenance::{ResultTerms, is_result_untrusted};
+use super::provenance::{ResultTerms, is_result_untrusted, labels_behind};
 use super::{Goal, GoalTerms, View, text_tokens};
 use crate::event::Output;
 use crate::id::{Digest, NAME_BYTES_MAX, NodeId, RunId};
@@ -40,6 +40,9 @@ pub struct EarlierRun {
     pub answered: Option<String>,
     /// Texts of strangers may have steered the answer.
     pub is_tainted: bool,
+    /// Labels of the data that the answer may repeat.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<String>,
     /// Results that its answer rests on, or its outputs.
     pub results: Vec<EarlierResult>,
 }
@@ -61,6 +64,9 @@ pub struct EarlierResult {
     pub inline: Option<Json>,
     /// The value is tainted.
     pub is_tainted: bool,
+    /// Labels of the value.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<String>,
 }
 
 impl EarlierResult {
@@ -95,6 +101,7 @@ pub fn earlier_run(id: RunId, run: &Run, terms: &dyn ResultTerms) -> EarlierRun 
         asked: beginning(asked, ONE_TEXT_BYTES_MAX).to_owned(),
         answered: answered.map(|text| beginning(&text, ONE_TEXT_BYTES_MAX).to_owned()),
         is_tainted: taint.of_run(),
+        labels: run.plan().outputs.iter().flat_map(|output| labels_behind(run, output, terms)).collect(),
         results,
     }
 }
@@ -109,7 +116,8 @@ fn result(id: RunId, run: &Run, node: &NodeId, taint: &Taint<'_>) -> Option<Earl
     }
     let Output { artifact, bytes, inline, .. } = instance.result()?.clone();
     let (node, tool, is_tainted) = (node.clone(), known.tool.clone(), taint.of(node));
-    Some(EarlierResult { run: id, node, tool, bytes, artifact, inline, is_tainted })
+    let labels = labels_behind(run, &node, taint.terms);
+    Some(EarlierResult { run: id, node, tool, bytes, artifact, inline, is_tainted, labels })
 }
 
 /// Keeps of the earlier runs, in their order, what one goal is told: the latest runs first, and no result twice.

@@ -90,7 +90,7 @@ pub use micro::{
 };
 pub use opening::{GOAL_BYTES_MAX, goal_plan};
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
-pub use provenance::{RULE_OF_TWO, ResultTerms, has_read_strangers_and_private, provenance};
+pub use provenance::{RULE_OF_TWO, ResultTerms, exposure, has_read_strangers_and_private, provenance};
 pub use rank::{shared_words, words};
 pub use role::{ANSWER, Role};
 pub use start::{Start, may_call, start};

@@ -1,11 +1,15 @@
 //! Provenance of values in a run, as input of the gate.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
 
 use super::View;
-use crate::gate::{Literals, NO_LABELS, Provenance, Results, Source, is_untrusted, trace};
+use crate::event::Exposure;
+use crate::gate::{self, Literals, NO_LABELS, Provenance, Results, Source, is_untrusted, trace};
 use crate::id::NodeId;
-use crate::plan::{Kind, Node, ParamRef, model_of_tool};
+use crate::plan::{Kind, Node, ParamRef, SUB_AGENT_TOOL, model_of_tool};
 use crate::port::WorkspaceUse;
 use crate::run::{NodeStatus, Run};
 
@@ -19,6 +23,9 @@ pub trait ResultTerms {
 
     /// Labels of the results of a tool.
     fn labels(&self, tool: &str) -> Vec<&str>;
+
+    /// Labels of the results of all tools.
+    fn all_labels(&self) -> Vec<&str>;
 }
 
 /// Provenance of a node's parameters: author, literals, and sources of the references. A value is untrusted if a model
@@ -28,7 +35,10 @@ pub fn provenance(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Provenance
     let results = RunResults::new(run, terms);
     let literals = Literals { params: &node.params, labels: &NO_LABELS };
     let refs = node.param_refs.iter().map(|(name, from)| (name.as_str(), source(run, node, from).as_str()));
-    trace(&results, "", results.is_steered(&node.id), literals, refs)
+    let seen = results.seen(&node.id);
+    let mut provenance = trace(&results, "", results.is_steered(&node.id), literals, refs, seen);
+    provenance.labels.extend(results.told().map(str::to_owned));
+    provenance
 }
 
 /// Code of a call that waits for a person because of the rule of two.
@@ -37,13 +47,58 @@ pub const RULE_OF_TWO: &str = "RULE_OF_TWO";
 /// Label of private data.
 const PRIVATE: &str = "private";
 
-/// The rule of two: a run that has read texts of strangers and private data sends nothing out unless a person allows the call.
+/// The rule of two: a run that has read texts of strangers and private data sends nothing out unless a person allows the call. What the
+/// caller of the run had read counts too.
 pub fn has_read_strangers_and_private(run: &Run, terms: &dyn ResultTerms) -> bool {
-    let read = || {
-        let executed = run.instances().filter(|(_, instance)| instance.status == NodeStatus::Executed);
-        executed.filter_map(|(node, _)| node.tool.as_deref())
-    };
-    read().any(|tool| !terms.trusts(tool)) && read().any(|tool| terms.labels(tool).contains(&PRIVATE))
+    let (strangers, private) = reads(run, terms);
+    strangers && private
+}
+
+/// What a child run is exposed to that the call of this node opens.
+pub fn exposure(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Exposure {
+    let (strangers, private) = reads(run, terms);
+    Exposure { labels: provenance(run, node, terms).labels, strangers, private }
+}
+
+/// True if the run, or its caller, has read texts of strangers; and private data.
+fn reads(run: &Run, terms: &dyn ResultTerms) -> (bool, bool) {
+    let caller = run.exposure();
+    let (mut strangers, mut private) = (caller.strangers, caller.private);
+    for (node, instance) in run.instances() {
+        if instance.status == NodeStatus::Executed {
+            strangers |= node.tool.as_deref().is_some_and(|tool| !terms.trusts(tool));
+            private |= labels_of(node, terms).contains(&PRIVATE);
+        }
+    }
+    (strangers, private)
+}
+
+/// Labels of the result of a call, without those of its inputs. The result of a child run has the labels of all tools that the child
+/// could use.
+fn labels_of<'t>(node: &Node, terms: &'t dyn ResultTerms) -> Vec<&'t str> {
+    match node.tool.as_deref() {
+        Some(SUB_AGENT_TOOL) => labels_of_child(&node.params, terms),
+        Some(tool) => terms.labels(tool),
+        None => Vec::new(),
+    }
+}
+
+fn labels_of_child<'t>(params: &Map<String, Value>, terms: &'t dyn ResultTerms) -> Vec<&'t str> {
+    let nodes = params.get("plan").and_then(|plan| plan.get("nodes")).and_then(Value::as_array);
+    let of_plan = nodes.and_then(|nodes| nodes.iter().map(|node| node.get("tool")?.as_str()).collect());
+    let named = params.get("tools").and_then(Value::as_array);
+    let tools: Option<Vec<&str>> = of_plan.or_else(|| named?.iter().map(Value::as_str).collect());
+    match tools {
+        Some(tools) if !tools.contains(&SUB_AGENT_TOOL) => {
+            tools.into_iter().flat_map(|tool| terms.labels(tool)).collect()
+        }
+        _ => terms.all_labels(),
+    }
+}
+
+/// Labels of the result of a node and of everything behind it.
+pub(super) fn labels_behind(run: &Run, node: &NodeId, terms: &dyn ResultTerms) -> BTreeSet<String> {
+    gate::labels(&RunResults::new(run, terms), [node.as_str()])
 }
 
 /// True if the result of a node is untrusted.
@@ -70,6 +125,19 @@ impl<'a> RunResults<'a> {
             let writers = writers(self.run, |tool| self.terms.workspace_use(tool));
             is_untrusted(&elsewhere, "", writers.map(NodeId::as_str))
         })
+    }
+
+    /// Nodes whose results models had seen when they wrote a node or its own answer.
+    fn seen(&self, node: &NodeId) -> Vec<&'a str> {
+        let seen = View::of(self.run, 0).map(|view| view.seen_by_author(node));
+        seen.unwrap_or_default().into_iter().map(NodeId::as_str).collect()
+    }
+
+    /// Labels of what every author of the run was told: by the caller, and in the answers of earlier runs.
+    fn told(&self) -> impl Iterator<Item = &'a str> {
+        let on = self.run.goal().map_or(&[][..], |goal| &goal.terms().on);
+        let answers = on.iter().map(|earlier| &earlier.labels);
+        answers.chain([&self.run.exposure().labels]).flatten().map(String::as_str)
     }
 
     /// True if texts of strangers may have steered the author of a node.
@@ -105,7 +173,11 @@ impl Results for RunResults<'_> {
             untrusted_author: handed_on.is_some_and(|result| result.is_tainted) || self.is_steered(&node.id),
             literals: Literals { params: &node.params, labels: &NO_LABELS },
             reads: refs.chain(deps).collect(),
-            labels: self.terms.labels(tool),
+            seen: self.seen(&node.id),
+            labels: match handed_on {
+                Some(result) => result.labels.iter().map(String::as_str).collect(),
+                None => labels_of(node, self.terms).into_iter().chain(self.told()).collect(),
+            },
         })
     }
 

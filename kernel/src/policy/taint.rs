@@ -33,7 +33,7 @@ pub(super) struct Proposal<'a> {
     pub(super) kept: &'a Map<String, Value>,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// True if the result of this work, or the message of its failure, is tainted: its tool is not trusted, its author is
     /// tainted, a source of its references is, or it was read from the workspace after a tainted write.
     pub(super) fn is_tainted(self, node: &NodeId) -> bool {
@@ -83,6 +83,15 @@ impl View<'_> {
             Author::Micro(call) => self.goal.calls[call].intent.is_tainted,
             Author::Trusted => false,
         }
+    }
+
+    /// The nodes whose results a model was shown when it wrote the node, a patch of it or, for a node that asks a model, its own
+    /// answer; and the node that wrote it, for what that one was shown and asked for.
+    pub(super) fn seen_by_author(self, node: &NodeId) -> Vec<&'a NodeId> {
+        let calls = self.goal.calls.iter();
+        let calls = calls.filter(|call| call.is_by(node) || call.became_patch && call.is_about(node));
+        let shown = calls.flat_map(|call| call.intent.context.shown.iter().map(|shown| &shown.node));
+        shown.chain(self.written_by(node)).collect()
     }
 
     fn author(&self, node: &NodeId) -> Author<'_> {

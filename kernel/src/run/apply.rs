@@ -7,8 +7,9 @@ use super::Run;
 use super::diagnosis::{Diagnosed, Diagnosis};
 use super::node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
 use crate::event::{
-    ArtifactEdited, AttemptIntent, AttemptResult, ChangeCause, Event, Failure, HumanAnswer, HumanRequest,
-    HumanRequestKind, OperatorAct, Outcome, PlanRefusal, PlanVersion, ResultKept, Timer, TimerKind,
+    ArtifactEdited, AttemptIntent, AttemptResult, ChangeCause, Event, Exposure, Failure, HumanAnswer,
+    HumanRequest, HumanRequestKind, OperatorAct, Outcome, PlanRefusal, PlanVersion, ResultKept, Timer,
+    TimerKind,
 };
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Revision};
@@ -103,6 +104,7 @@ impl Run {
             Event::ResultKept(kept) => {
                 self.kept.insert(kept.node.clone(), ResultKept::clone(kept));
             }
+            Event::Exposed(exposure) => self.exposure = Exposure::clone(exposure),
             Event::ReuseDecided(decided) => return self.apply_reuse(decided),
             Event::CallTerms(terms) => self.call_budget.terms = Some(*terms),
             Event::BudgetShort { node, shortfall } => return self.apply_shortfall(node, shortfall),

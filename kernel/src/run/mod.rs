@@ -95,7 +95,7 @@ pub use human::{AnswerError, ResolutionError};
 pub use input::{Canceller, Operation, Resolution, RunInput};
 pub use inputs::{AttemptInput, InputError, RefDigests, resolve};
 pub use intent::{GENERATION, IntentContext, executable_digest};
-pub use invoice::{Invoice, Spending};
+pub use invoice::{Change, Recomputation, RecomputationCause, Spending, Spent};
 pub use model_usage::ModelUsage;
 pub use node_status::{
     KeptAnswer, NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WaitState, WorkIdentity,
@@ -115,7 +115,7 @@ pub use strategy::RecoveryStrategy;
 pub use waiting::{ANSWER_ID_BYTES_MAX, OutsideAnswer, REFUSED_ANSWERS_RECORDED_MAX};
 
 use crate::evaluation::Tally;
-use crate::event::{ArtifactEdited, ResultKept, ReuseTerms, RunTerms};
+use crate::event::{ArtifactEdited, Exposure, ResultKept, ReuseTerms, RunTerms};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Plan};
 use crate::policy::Goal;
@@ -157,6 +157,8 @@ pub struct Run {
     model_usage: ModelUsage,
     diagnoses: Diagnoses,
     terms: RunTerms,
+    /// What the caller of the run had read.
+    exposure: Exposure,
     call_budget: CallBudget,
     verdicts: Verdicts,
     /// Terms of reuse; `None` if the run takes no part in reuse.
@@ -238,6 +240,7 @@ impl Run {
             model_usage: ModelUsage::default(),
             diagnoses: Diagnoses::default(),
             terms: RunTerms::default(),
+            exposure: Exposure::default(),
             call_budget: CallBudget::default(),
             verdicts: Verdicts::default(),
             reuse: None,

@@ -32,6 +32,17 @@ impl ModelUsage {
         self.unpriced += u32::from(call.nano_usd.is_none());
     }
 
+    /// The sums of both.
+    pub fn plus(&self, other: &ModelUsage) -> ModelUsage {
+        ModelUsage {
+            calls: self.calls + other.calls,
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            nano_usd: self.nano_usd.saturating_add(other.nano_usd),
+            unpriced: self.unpriced + other.unpriced,
+        }
+    }
+
     /// Tokens of prompts and answers together.
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{NodeInstance, NodeStatus, Run, RunOutcome, StateCounts};
 use crate::evaluation::{Scores, Target};
-use crate::event::{Output, RunTerms};
+use crate::event::{Exposure, Output, RunTerms};
 use crate::id::NodeId;
 use crate::plan::{Graph, Node, Plan};
 use crate::policy::View;
@@ -206,6 +206,11 @@ impl Run {
         let patches: u64 = self.plan.nodes.iter().map(|node| u64::try_from(node.patches).unwrap_or(0)).sum();
         let revisions_max = patches + u64::from(self.plan.policy.max_replans);
         self.tally.scores(patched + u64::from(self.replan.accepted), revisions_max, target)
+    }
+
+    /// What the caller of the run had read.
+    pub fn exposure(&self) -> &Exposure {
+        &self.exposure
     }
 
     /// Budget and parent of the run.

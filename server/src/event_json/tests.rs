@@ -3,7 +3,7 @@ use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, Weights};
 use ostler_kernel::event::{
     AttemptIntent, AttemptProgress, AttemptRef, CallReserved, CallSettled, CallTerms, ChangeCause, Directive,
-    Evaluated, Failure, Fresh, GateAnswer, GateDecision, GateVerdict, HumanAnswer, HumanRequest,
+    Evaluated, Exposure, Failure, Fresh, GateAnswer, GateDecision, GateVerdict, HumanAnswer, HumanRequest,
     HumanRequestKind, NodeTransition, Output, Parent, PipelineRecord, PlanRefusal, PlanVersion, Published,
     RecordPlace, ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer,
     TimerKind,
@@ -118,6 +118,11 @@ fn run_records() -> Vec<Event> {
         retracted(Withdrawn::Executable(json_text(json!({"tool": "t"})))),
         Event::RetractionCarriedOut { client: "acme".into(), retraction: "w1".to_owned() },
         Event::RetractionLifted { client: "acme".into(), retraction: "w1".to_owned(), by: "ann".to_owned() },
+        Event::Exposed(Box::new(Exposure {
+            labels: ["secret".to_owned()].into(),
+            strangers: true,
+            private: false,
+        })),
         Event::Parked { reason: "crashes".to_owned() },
         Event::OutOfCredit { out: true },
         Event::RunClosed { outcome: RunOutcome::Succeeded },
@@ -323,6 +328,7 @@ fn records_of_runs_have_stable_json() {
         retracted {"by":"ann","client":"acme","executable":{"tool":"t"},"id":"w1","withdrawn":"executable"}
         retraction_carried_out {"client":"acme","retraction":"w1"}
         retraction_lifted {"by":"ann","client":"acme","retraction":"w1"}
+        exposed {"labels":["secret"],"private":false,"strangers":true}
         parked {"reason":"crashes"}
         out_of_credit {"out":true}
         run_closed {"outcome":"succeeded"}

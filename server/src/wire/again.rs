@@ -1,20 +1,24 @@
 //! Runs that repeat a run, and the invoice of an edit.
 
 use ostler_kernel::lineage::StalePolicy;
-use ostler_kernel::run;
+use ostler_kernel::plan::PlanDraft;
+use ostler_kernel::run::{ModelUsage, Recomputation, RecomputationCause, Spent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The body of `POST /v1/runs/{id}/rerun`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The body of `POST /v1/runs/{id}/rerun` and of `POST /v1/runs/{id}/rerun/invoice`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RerunRequest {
     /// Executes this node and all nodes below the node; absent: executes the nodes without a recorded result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// The plan in the place of that of the run, whose edits stay; absent: the same plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanDraft>,
 }
 
-/// The body of `POST /v1/runs/{id}/nodes/{node}/edit`.
+/// The body of `POST /v1/runs/{id}/nodes/{node}/edit` and `.../invoice`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EditRequest {
@@ -48,37 +52,76 @@ impl From<StaleEdit> for StalePolicy {
     }
 }
 
-/// The answer to `GET /v1/runs/{id}/nodes/{node}/invoice`: nodes that an edit of the node executes again at most.
+/// The answer to `POST /v1/runs/{id}/nodes/{node}/invoice` and `/v1/runs/{id}/rerun/invoice`: what the repetition executes at most.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invoice {
     /// Id of the run.
     pub run: String,
-    /// The node.
-    pub node: String,
-    /// The nodes below the edited one, in ascending order.
-    pub executes_at_most: Vec<String>,
-    /// Credits that these nodes cost in the run.
+    /// The edited node; absent: the run is repeated without an edit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The nodes, in the order of the plan.
+    pub executes_at_most: Vec<InvoiceLine>,
+    /// Credits that the nodes cost when they were executed last.
     pub credits: u64,
-    /// Tokens that these nodes used in the run.
+    /// Tokens that the nodes used then.
     pub tokens: u64,
+    /// Price of their calls of models then, in billionths of a US dollar.
+    pub nano_usd: u64,
+    /// Calls of models of unknown price.
+    pub unpriced: u32,
+    /// Nodes that were never executed, or whose run is gone: their cost is unknown.
+    pub unknown: Vec<String>,
     /// The nodes among them that act on the world.
     pub effects: Vec<String>,
     /// The nodes among them that ask a person.
     pub approvals: Vec<String>,
 }
 
+/// A node that a repetition executes, unless its inputs come out as they were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InvoiceLine {
+    /// The node.
+    pub node: String,
+    /// The cause that lies in the node itself; absent: its inputs may change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<RecomputationCause>,
+    /// The nodes that it depends on, among the edited one and those that are executed.
+    pub inputs: Vec<String>,
+}
+
 impl Invoice {
-    pub(crate) fn new(run: String, node: String, invoice: run::Invoice) -> Invoice {
-        let run::Invoice { nodes, credits, tokens, effects, approvals } = invoice;
-        let ids = |ids: Vec<ostler_kernel::id::NodeId>| ids.iter().map(ToString::to_string).collect();
+    pub(crate) fn new(
+        run: String,
+        node: Option<String>,
+        lines: &[(Recomputation, Option<Spent>)],
+    ) -> Invoice {
+        let ids = |is: fn(&(Recomputation, Option<Spent>)) -> bool| {
+            lines.iter().filter(|line| is(line)).map(|(line, _)| line.node.to_string()).collect()
+        };
+        let (mut credits, mut models) = (0_u64, ModelUsage::default());
+        for spent in lines.iter().filter_map(|(_, spent)| *spent) {
+            credits = credits.saturating_add(spent.credits);
+            models = models.plus(&spent.models);
+        }
         Invoice {
             run,
             node,
-            executes_at_most: ids(nodes),
+            executes_at_most: lines.iter().map(|(line, _)| InvoiceLine::new(line)).collect(),
             credits,
-            tokens,
-            effects: ids(effects),
-            approvals: ids(approvals),
+            tokens: models.tokens(),
+            nano_usd: models.nano_usd,
+            unpriced: models.unpriced,
+            unknown: ids(|(_, spent)| spent.is_none()),
+            effects: ids(|(line, _)| line.acts),
+            approvals: ids(|(line, _)| line.asks),
         }
+    }
+}
+
+impl InvoiceLine {
+    fn new(line: &Recomputation) -> InvoiceLine {
+        let inputs = line.inputs.iter().map(ToString::to_string).collect();
+        InvoiceLine { node: line.node.to_string(), cause: line.cause, inputs }
     }
 }

@@ -97,7 +97,7 @@ impl World {
     pub(super) fn provenance(&self, call: &CallScript, literal: &Map<String, Value>) -> Provenance {
         let literals = Literals { params: literal, labels: &call.from.0 };
         let refs = call.param_refs.iter().map(|(name, from)| (name.as_str(), from.from.as_str()));
-        trace(self, &call.user, call.author == Author::Untrusted, literals, refs)
+        trace(self, &call.user, call.author == Author::Untrusted, literals, refs, [])
     }
 
     pub(super) fn happen(&mut self, event: &WorldEvent) -> Result<Told, CaseError> {
@@ -172,6 +172,7 @@ impl Results for World {
             untrusted_author: node.author == Author::Untrusted,
             literals: Literals { params: &node.params, labels: &node.from.0 },
             reads: node.param_refs.values().map(|from| from.from.as_str()).collect(),
+            seen: Vec::new(),
             labels: node.labels.iter().map(String::as_str).collect(),
         })
     }

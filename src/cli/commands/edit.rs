@@ -4,19 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ostler_drivers::regular_file::read_text;
-use ostler_server::wire::{EditRequest, Invoice, StaleEdit};
+use ostler_server::wire::{EditRequest, StaleEdit};
 use serde_json::{Value, json};
 
-use super::rerun::open_and_watch;
+use super::rerun::{open_and_watch, print_invoice};
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
 use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::{Globals, ModelOption};
-use crate::cli::exit::{Failure, code};
-use crate::cli::output::terminal::Out;
-use crate::cli::output::units::plural;
+use crate::cli::exit::Failure;
 use crate::cli::session::api_client::path_segment;
-use crate::cli::session::{AccessMode, Session};
 
 /// Longest new content in bytes.
 const CONTENT_BYTES_MAX: u64 = 16 << 20;
@@ -73,14 +70,10 @@ pub(crate) async fn edit(globals: &Globals, args: EditArgs) -> Result<u8, Failur
     let globals = &args.model.add_to(globals)?;
     let value = content(&args.file, args.text.as_deref())?;
     let node = format!("/v1/runs/{}/nodes/{}", path_segment(&args.run), path_segment(&args.node));
-    if args.dry_run {
-        let mut out = Out::new();
-        let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-        let printed = print_invoice(&mut session, globals, &format!("{node}/invoice"), &mut out).await;
-        session.stop().await;
-        return printed.map(|()| code::SUCCEEDED);
-    }
     let request = EditRequest { value, if_digest: args.if_digest, stale: args.stale.into() };
+    if args.dry_run {
+        return print_invoice(globals, &format!("{node}/invoice"), &request).await;
+    }
     open_and_watch(globals, &format!("{node}/edit"), &request, args.watch, args.metrics).await
 }
 
@@ -93,28 +86,4 @@ fn content(file: &Path, field: Option<&str>) -> Result<Value, Failure> {
     ostler_kernel::json::parse_value(&text).map_err(|error| {
         Failure::invalid(format!("{}: {error}; with --text the file may be any text", file.display()))
     })
-}
-
-/// Prints what an edit would execute at most: a result that comes out equal spares what is below it.
-async fn print_invoice(
-    session: &mut Session,
-    globals: &Globals,
-    path: &str,
-    out: &mut Out,
-) -> Result<(), Failure> {
-    let invoice: Invoice = session.get(path).await?;
-    if globals.json {
-        let Ok(Value::Object(mut line)) = serde_json::to_value(&invoice) else { return Ok(()) };
-        line.insert("type".to_owned(), json!("invoice"));
-        out.json(&Value::Object(line));
-        return Ok(());
-    }
-    let Invoice { executes_at_most: nodes, credits, tokens, effects, approvals, .. } = invoice;
-    let named = |nodes: &[String]| if nodes.is_empty() { "none".to_owned() } else { nodes.join(", ") };
-    out.line(format!("executes at most {}: {}", plural(nodes.len(), "node"), named(&nodes)));
-    let cost = format!("{}, {}", plural(credits as usize, "credit"), plural(tokens as usize, "token"));
-    out.line(format!("  cost in this run  {cost}"));
-    out.line(format!("  effects           {}", named(&effects)));
-    out.line(format!("  approvals         {}", named(&approvals)));
-    Ok(())
 }

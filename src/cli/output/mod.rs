@@ -7,6 +7,7 @@ pub(crate) mod credits;
 pub(crate) mod findings;
 pub(crate) mod graph;
 pub(crate) mod hints;
+pub(crate) mod invoice;
 pub(crate) mod labels;
 pub(crate) mod lists;
 pub(crate) mod live;

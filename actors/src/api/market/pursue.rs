@@ -198,6 +198,7 @@ impl System {
             reuse: None,
             edits: Vec::new(),
             kept: Vec::new(),
+            exposure: Default::default(),
         };
         match self.submit(submission).await {
             Ok(_) => Ok(MarketStep::Started),

@@ -238,7 +238,7 @@ impl Memo {
             seen: None,
             stale: StalePolicy::Keep,
         };
-        self.run_again(of, Again { from: None, edit: Some(edit) }).await
+        self.run_again(of, Again { edit: Some(edit), ..Again::default() }).await
     }
 
     async fn run_again(&self, of: &Ran, again: Again) -> Result<Ran, Failure> {

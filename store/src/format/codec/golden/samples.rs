@@ -210,6 +210,8 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.extend(kept());
     samples.extend(recalls());
     samples.push(changed_field());
+    let labels = ["private".to_owned(), "secret".to_owned()].into();
+    samples.push(Event::Exposed(Box::new(Exposure { labels, strangers: true, private: false })));
     samples
 }
 

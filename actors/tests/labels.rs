@@ -1,0 +1,223 @@
+//! Labels of data: they pass through what models have seen, and from run to run.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{config, plan, until, verdicts};
+use ostler_actors::{Submission, System, SystemConfig};
+use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
+use ostler_kernel::gate::{CallClass, GatePolicy, GateRules, Permit};
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::policy::{EarlierRun, GoalTerms, Mode, opening_plan};
+use ostler_kernel::port::{BoxFuture, CallContext, Journal, RunRowStatus, Tool, ToolResult, ToolSpec};
+use ostler_store::MemoryJournal;
+use serde_json::{Map, Value, json};
+
+/// A tool that gives `{}`, and may send data out.
+struct Plain {
+    spec: ToolSpec,
+    sends_out: bool,
+    strangers: bool,
+}
+
+impl Plain {
+    fn tool(name: &str, sends_out: bool, strangers: bool) -> Arc<dyn Tool> {
+        let params = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            version: "1".to_owned(),
+            description: format!("Does {name}."),
+            params,
+            result: json!({"type": "object"}),
+        };
+        Arc::new(Plain { spec, sends_out, strangers })
+    }
+}
+
+impl Tool for Plain {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        CallClass { impact: 0, effect: Effect::Read, idem: Idempotency::Natural }
+    }
+
+    fn sends_out(&self) -> bool {
+        self.sends_out
+    }
+
+    fn reads_strangers(&self) -> bool {
+        self.strangers
+    }
+
+    fn call(&self, _: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async {
+            let plan =
+                json!({"id": "c", "nodes": [{"id": "out", "tool": "post", "params": {"text": "4711"}}]});
+            Ok(json!({"text": "the code is 4711", "plan": plan}))
+        })
+    }
+}
+
+/// First `vault` is read; whoever has seen its result sends it in words of its own.
+const COPIES: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [{id: read, tool: vault, params: {text: null}, refs: [], after: [], why: null}]}
+  reflect:
+    - answer: {decision: replan, verdict: null, next: "send it", cancel: []}
+    - answer: {decision: conclude, verdict: "done", next: null, cancel: []}
+  answer:
+    - answer: {answer: done, citations: []}
+rules:
+  - when: {role: planner, contains: "send it"}
+    answer: {answer: null, missing: null, steps: [{id: out, tool: post, params: {text: "4711"}, refs: [], after: [], why: null}]}
+"#;
+
+struct World {
+    folder: tempfile::TempDir,
+    journal: Arc<MemoryJournal>,
+    system: System,
+}
+
+impl World {
+    async fn new(rules: Value) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("script.yaml"), COPIES).unwrap();
+        let models = BTreeMap::from([("default".to_owned(), ModelConfig::scripted("script.yaml"))]);
+        let models = ModelsConfig { models, ..ModelsConfig::default() };
+        let mut tools = Models::new(&models, folder.path(), &|_| None).unwrap().tools();
+        tools.extend([
+            Plain::tool("vault", false, false),
+            Plain::tool("post", true, false),
+            Plain::tool("page", false, true),
+        ]);
+        let journal = Arc::new(MemoryJournal::default());
+        let usual = config(journal.clone(), tools);
+        let rules: GateRules = serde_json::from_value(rules).unwrap();
+        let gate = GatePolicy { epoch: 1, ..usual.gate.clone() }.with_rules(&rules);
+        let system = System::start(SystemConfig { gate, ..usual }).await.unwrap();
+        World { folder, journal, system }
+    }
+
+    async fn run(&self, nodes: Value) -> RunId {
+        let plan = plan(&self.system, json!({"id": "p", "nodes": nodes}));
+        let workspace = self.folder.path().into();
+        self.system.submit(Submission { workspace, intent: 2, ..Submission::plan(plan) }).await.unwrap()
+    }
+
+    async fn ask(&self, on: Vec<EarlierRun>) -> RunId {
+        let terms = GoalTerms { on, ..GoalTerms::new("tell them", Mode::Reflect, "default") };
+        let plan = self.system.judge_opening(opening_plan(&terms)).await.unwrap();
+        let (goal, workspace) = (Some(Arc::new(terms)), self.folder.path().into());
+        let submission = Submission { workspace, goal, ..Submission::plan(plan) };
+        let run = self.system.submit(submission).await.unwrap();
+        self.system.outcome(run).await.unwrap();
+        run
+    }
+
+    /// The last verdict on the call that sends, in the newest run that has one.
+    fn verdict(&self) -> String {
+        let mut rows = self.journal.runs(false).unwrap();
+        rows.sort_by_key(|row| row.position);
+        let verdicts = rows.iter().flat_map(|row| verdicts(&self.journal, row.run));
+        let sending = verdicts.filter(|verdict| verdict.tool == "post");
+        sending.map(|verdict| format!("{} {}", verdict.answer.as_str(), verdict.code)).last().unwrap()
+    }
+}
+
+fn secret_stays() -> Value {
+    json!({"labels": {"vault": ["secret"]}, "egress_forbidden_labels": ["secret"]})
+}
+
+fn child(of: Value) -> Value {
+    json!({"id": "agent", "kind": "sub_agent", "params": {"plan": {"id": "c", "nodes": of}}})
+}
+
+const DENIED: &str = "deny EGRESS_LABEL";
+
+#[tokio::test]
+async fn a_model_may_not_send_what_it_has_seen() {
+    let world = World::new(secret_stays()).await;
+    world.ask(Vec::new()).await;
+    assert_eq!(world.verdict(), DENIED);
+    let world = World::new(json!({"labels": {"page": ["secret"]}})).await;
+    world.ask(Vec::new()).await;
+    assert_eq!(world.verdict(), "allow OK", "it has seen nothing secret");
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_answered_keeps_its_labels() {
+    let world = World::new(secret_stays()).await;
+    let first = world.run(json!([{"id": "read", "tool": "vault"}])).await;
+    world.system.outcome(first).await.unwrap();
+    let told = world.system.earlier(first).await.unwrap().told;
+    assert_eq!(told.results[0].labels, told.labels);
+    assert!(told.labels.contains("secret"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_child_run_may_not_send_what_its_caller_was_given() {
+    // The parameter of the child is made of the result; the child sees a text of its own plan.
+    let plan = json!({"id": "c", "nodes": [{"id": "out", "tool": "post", "params": {"text": "4711"}}]});
+    let world = World::new(secret_stays()).await;
+    let run = world
+        .run(json!([
+            {"id": "read", "tool": "vault"},
+            {"id": "make", "tool": "json.query", "params": {"query": "$"}, "param_refs": {"value": {"from": "read", "path": "plan"}}},
+            {"id": "agent", "kind": "sub_agent", "param_refs": {"plan": {"from": "make", "path": "result.0"}}},
+        ]))
+        .await;
+    world.system.outcome(run).await.unwrap();
+    assert_eq!(world.verdict(), DENIED);
+    let run = world.run(json!([child(plan["nodes"].clone())])).await;
+    world.system.outcome(run).await.unwrap();
+    assert_eq!(world.verdict(), "allow OK");
+}
+
+#[tokio::test]
+async fn what_a_child_run_gives_has_the_labels_that_it_could_read() {
+    let world = World::new(secret_stays()).await;
+    for (tool, expected) in [("vault", DENIED), ("page", "allow OK")] {
+        let run = world
+            .run(json!([
+                child(json!([{"id": "read", "tool": tool}])),
+                {"id": "out", "tool": "post", "param_refs": {"text": {"from": "agent", "path": "outcome"}}},
+            ]))
+            .await;
+        world.system.outcome(run).await.unwrap();
+        assert_eq!(world.verdict(), expected, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn the_rule_of_two_counts_what_the_caller_has_read() {
+    let world = World::new(json!({"labels": {"vault": ["private"]}, "egress_forbidden_labels": []})).await;
+    let after = |tools: &[&str]| {
+        let reads = tools.iter().map(|tool| json!({"id": tool, "tool": tool}));
+        let mut agent = child(json!([{"id": "out", "tool": "post", "params": {"text": "own"}}]));
+        agent["deps"] = json!(tools);
+        reads.chain([agent]).collect::<Vec<Value>>()
+    };
+    for (tools, expected) in
+        [(&["vault"][..], "allow OK"), (&["page"], "allow OK"), (&["page", "vault"], "hold RULE_OF_TWO")]
+    {
+        let run = world.run(json!(after(tools))).await;
+        until(async || {
+            let rows = world.system.runs(false).unwrap();
+            let mut held = 0;
+            for row in &rows {
+                held += world.system.approvals(row.run).await.unwrap().len();
+            }
+            let is_over = rows.iter().any(|row| row.run == run && row.status != RunRowStatus::Open);
+            held > 0 || is_over
+        })
+        .await;
+        assert_eq!(world.verdict(), expected, "{tools:?}");
+    }
+}
