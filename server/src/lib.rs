@@ -71,8 +71,8 @@ pub use callback::{
 pub use extract::{BODY_BYTES_MAX, BODY_DEPTH_MAX};
 pub use idempotency::IDEMPOTENCY_KEYS_MAX;
 pub use operator::{
-    KeyRefused, OPERATORS_MAX, Operator, OperatorKeys, OperatorSecret, PROOF_HEADER, PublicKey, SecretError,
-    account, user_folder,
+    CURE as OPERATORS_CURE, KeyRefused, OPERATORS_MAX, Operator, OperatorKeys, OperatorSecret, PROOF_HEADER,
+    PublicKey, SecretError, account, user_folder,
 };
 pub use peer::ChildPrograms;
 pub use pipelines::STAGE_EVENTS_MAX;

@@ -102,7 +102,9 @@ impl From<RetractError> for Problem {
         let (status, code) = match &error {
             RetractError::Run(error) => return error.clone().into(),
             RetractError::Edited(..) => (StatusCode::CONFLICT, "edited"),
-            RetractError::Name(_) => (StatusCode::UNPROCESSABLE_ENTITY, "retraction_name"),
+            RetractError::Name(_) | RetractError::UnknownTool { .. } => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "retraction_name")
+            }
             RetractError::TooMany => (StatusCode::CONFLICT, "too_many_retractions"),
             RetractError::Unknown(_) => (StatusCode::NOT_FOUND, "retraction_unknown"),
             RetractError::Journal(error) => return error.clone().into(),

@@ -79,7 +79,9 @@ pub(crate) fn main() -> ExitCode {
     let ended = match parsed {
         Ok(cli) => {
             only_reads = cli.only_reads();
-            tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(|| StatusWriter).init();
+            let log = tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(|| StatusWriter);
+            // A log that nobody reads any more is no reason to stop: telling of it on the same stream would panic.
+            log.log_internal_errors(false).init();
             raise_open_file_limit();
             match units::refused_time(units::now_ms()) {
                 Some(refused) => Err(Failure::internal(refused)),

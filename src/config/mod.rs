@@ -29,6 +29,7 @@
 //! ```
 
 mod check;
+mod masked;
 mod read;
 mod service;
 mod telemetry;

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Config;
+use super::masked::masked;
 use crate::finding::{Finding, Source};
 use crate::plan_file::{Format, ReadError, TypedFile, read_text};
 
@@ -28,6 +29,11 @@ pub enum ConfigError {
         /// All findings.
         findings: Vec<Finding>,
     },
+}
+
+fn refused(name: &str, text: &str, findings: Vec<Finding>) -> ConfigError {
+    let shown = masked(text.strip_prefix('\u{feff}').unwrap_or(text));
+    ConfigError::Content { source_text: Box::new(Source::new(name, &shown)), findings }
 }
 
 fn told(source: &Source, findings: &[Finding]) -> String {
@@ -83,13 +89,9 @@ impl Config {
                     .map(|(at, detail, help)| source.finding("config", at, detail, help));
                 let mut findings: Vec<Finding> = file.findings.iter().cloned().chain(of_values).collect();
                 findings.sort_by_key(|finding| finding.place.map(|place| (place.line, place.column)));
-                if findings.is_empty() {
-                    Ok(config)
-                } else {
-                    Err(ConfigError::Content { source_text: source, findings })
-                }
+                if findings.is_empty() { Ok(config) } else { Err(refused(name, text, findings)) }
             }
-            _ => Err(ConfigError::Content { source_text: source, findings: file.findings }),
+            _ => Err(refused(name, text, file.findings)),
         }
     }
 

@@ -1,6 +1,9 @@
 //! Output of programs, and the report about failed nodes.
 
-use super::world::{World, until};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use super::world::{Watchdog, World, until};
 
 const TALK: &str = r#"
 id: talk
@@ -127,4 +130,22 @@ fn gc_removes_the_output_of_the_runs_it_removes() {
     assert_eq!(files(), 1);
     world.ostler("gc --older-than 1ms --apply").exits(0).says("1 output of programs removed");
     assert_eq!(files(), 0);
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_stops_nothing() {
+    let world = World::new();
+    world.file(
+        "plan.yaml",
+        "id: p\nnodes:\n  - {id: a, tool: text.render, params: {template: hello, values: {}}}\n",
+    );
+    let mut command = world.command("run plan.yaml --workspace work");
+    let mut child =
+        command.env("OSTLER_LOG", "debug").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _watchdog = Watchdog::of(&child);
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("DEBUG"), "{line}");
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stdout));
 }

@@ -206,3 +206,25 @@ fn no_program_and_no_tool_reads_the_key() {
     let read = format!("run read.json --workspace {}", world.config().display());
     world.ostler(&read).exits(1).says("the folder of an operator key");
 }
+
+#[test]
+fn a_damaged_list_of_keys_locks_nobody_out_of_looking() {
+    let world = World::new();
+    world.file(
+        "plan.yaml",
+        "id: p\nnodes:\n  - {id: a, kind: human_approval, params: {question: Sure?}, human_timeout: 1h}\n",
+    );
+    world.ostler("run plan.yaml --workspace work").exits(3);
+    let list = world.data().join("operators");
+    let mut bytes = std::fs::read(&list).unwrap();
+    bytes[0] = 0;
+    std::fs::write(&list, &bytes).unwrap();
+    // The comment is damaged; the key below counts.
+    world.ostler("ps").exits(0);
+    world.ostler("doctor").exits(4).says("line 1").says("put its line right, or delete it");
+    world.ostler("lockdown on").exits(0);
+    world.ostler("lockdown off").exits(0);
+    std::fs::write(&list, "ed25519:00 ann\n").unwrap();
+    world.ostler("ps").exits(0);
+    world.ostler("lockdown on").exits(6).complains("is damaged").complains("line 1");
+}

@@ -28,13 +28,13 @@ pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// Kills a process at the time limit; the test then fails with its output.
-struct Watchdog {
+pub(crate) struct Watchdog {
     /// Dropped when the process has ended.
     _done: mpsc::Sender<()>,
 }
 
 impl Watchdog {
-    fn of(child: &Child) -> Watchdog {
+    pub(crate) fn of(child: &Child) -> Watchdog {
         let (done, ended) = mpsc::channel();
         let pid = child.id().to_string();
         std::thread::spawn(move || {

@@ -15,7 +15,7 @@ use ostler_kernel::run::RunStatus;
 
 use crate::api::earlier::Earlier;
 use crate::api::system::System;
-use crate::base::error::RunError;
+use crate::base::error::{RunError, meant};
 use crate::messages::submission::{Submission, SubmitError};
 
 /// A goal to reach, and its terms.
@@ -119,13 +119,6 @@ pub enum GoalError {
     Submit(#[from] SubmitError),
 }
 
-fn meant(nearest: Option<&str>) -> String {
-    nearest.map_or_else(
-        || "`ostler help tools` lists the tools".to_owned(),
-        |nearest| format!("did you mean {nearest:?}?"),
-    )
-}
-
 /// Most pairs of letters compared in the search for a tool with a similar name.
 const PAIRS_MAX: usize = 1_000_000;
 
@@ -175,10 +168,14 @@ impl System {
             }
         }
         if let Some(unknown) = terms.tools.iter().flatten().find(|tool| !self.has_tool(tool)) {
-            let nearest = nearest(unknown, self.tool_names(), &mut PAIRS_MAX.clone()).map(str::to_owned);
-            return Err(GoalError::Tool { unknown: unknown.clone(), nearest });
+            return Err(GoalError::Tool { unknown: unknown.clone(), nearest: self.similar_tool(unknown) });
         }
         Ok(terms)
+    }
+
+    /// The tool whose name is most like an unknown one.
+    pub(crate) fn similar_tool(&self, unknown: &str) -> Option<String> {
+        nearest(unknown, self.tool_names(), &mut PAIRS_MAX.clone()).map(str::to_owned)
     }
 
     /// Reads the earlier runs of a goal: all ended, and all of the goal's client.

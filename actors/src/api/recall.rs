@@ -53,7 +53,7 @@ pub struct Recalled {
     pub voided: Vec<(RunId, NodeId)>,
     /// Grants that approved such nodes of open runs: revoked.
     pub grants: Vec<Grant>,
-    /// The newest run of each plan with such nodes: to be run again.
+    /// The newest run of each plan with such nodes: repeated, it executes what is withdrawn, and what rests on it.
     pub again: Vec<RunId>,
     /// Runs that cannot be read or changed, and the reason.
     pub unreadable: Vec<(RunId, RunError)>,
@@ -93,7 +93,14 @@ impl System {
     ///
     /// See [`RetractError`].
     pub async fn retract(&self, target: RecallTarget, by: &str) -> Result<Recalled, RetractError> {
-        let (client, what) = self.withdrawn(target).await?;
+        let (client, what) = self.withdrawn(target.clone()).await?;
+        if let RecallTarget::Tool { tool, .. } = target
+            && !self.has_tool(&tool)
+            && self.survey(&what).await?.records == 0
+        {
+            let nearest = self.similar_tool(&tool);
+            return Err(RetractError::UnknownTool { tool, nearest });
+        }
         let retraction = Retraction { id: String::new(), client, what, by: by.to_owned() };
         // A task of its own: a caller that hangs up must not leave half a recall.
         let system = self.clone();

@@ -111,3 +111,11 @@ impl From<OperationError> for RunError {
         }
     }
 }
+
+/// What to type where the name of a tool is not known.
+pub(crate) fn meant(nearest: Option<&str>) -> String {
+    nearest.map_or_else(
+        || "`ostler help tools` lists the tools".to_owned(),
+        |nearest| format!("did you mean {nearest:?}?"),
+    )
+}

@@ -4,7 +4,7 @@ use ostler_kernel::event::RETRACTIONS_MAX;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::port::JournalError;
 
-use crate::base::error::RunError;
+use crate::base::error::{RunError, meant};
 
 /// Error of a retraction; nothing was withdrawn, and nothing lifted.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -20,6 +20,14 @@ pub enum RetractError {
     /// The name of a tool, a model or a version is empty or too long.
     #[error("{0:?} is no name of a tool, a model or a version: give 1 to {NAME_BYTES_MAX} bytes")]
     Name(String),
+    /// No tool has the name, and no recorded result comes from one: the name may be mistyped.
+    #[error("there is no tool {tool:?} and no recorded result of one; {}", meant(.nearest.as_deref()))]
+    UnknownTool {
+        /// The tool; the tool `model.NAME` is the model `NAME`.
+        tool: String,
+        /// A tool with a similar name.
+        nearest: Option<String>,
+    },
     /// [`RETRACTIONS_MAX`] retractions are in force.
     #[error(
         "there are {RETRACTIONS_MAX} retractions in force: lift one first, with `ostler retract --lift ID`"

@@ -165,10 +165,16 @@ impl RunDriver {
             Ok(answer) => policy::judge_patch(view, call, &answer, is_cut),
             Err(_) => JudgedPatch::Faulty(Vec::new()),
         };
+        let mut told = told;
         let (patch, faults, is_skip): (Option<Box<Patch>>, u32, bool) = match judged {
             JudgedPatch::Patch(patch) => (Some(patch), 0, false),
             JudgedPatch::Skip => (None, 0, true),
-            JudgedPatch::Faulty(faults) => (None, faults.len() as u32, false),
+            JudgedPatch::Faulty(faults) => {
+                if let Some(told) = &mut told {
+                    told.faults = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                }
+                (None, faults.len() as u32, false)
+            }
         };
         let input_tokens = Some(calls.iter().map(|call| call.input_tokens).fold(0, u64::saturating_add));
         let output_tokens = calls.iter().map(|call| call.output_tokens).fold(0, u64::saturating_add);

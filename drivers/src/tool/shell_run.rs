@@ -286,7 +286,11 @@ fn judge(
     failed: fn(String) -> Failure,
 ) -> ToolResult {
     let Finished { status, stdout, stderr } = finished;
-    let said = tail(&stderr.text);
+    // A program that fails tells why on standard error; some, such as test runners, on standard output.
+    let said = match stderr.text.trim().is_empty() {
+        true => tail(&stdout.text),
+        false => tail(&stderr.text),
+    };
     let Some(code) = status.code() else {
         return Err(crash(format!("{program} was ended ({status}){said}")));
     };
@@ -308,8 +312,8 @@ fn judge(
     }))
 }
 
-fn tail(stderr: &str) -> String {
-    let text = stderr.trim_end();
+fn tail(printed: &str) -> String {
+    let text = printed.trim_end();
     if text.is_empty() {
         return String::new();
     }

@@ -91,6 +91,11 @@ async fn a_status_that_was_not_allowed_is_a_failure_with_the_last_words() {
     .await;
     check(json!({"argv": ["true"], "allow_status": [1]}), expect!["structural: true ended with status 0"])
         .await;
+    check(
+        script("echo 3 of 4 tests failed; exit 1"),
+        expect!["structural: sh ended with status 1: 3 of 4 tests failed"],
+    )
+    .await;
     check(script("kill -9 $$"), expect!["crash: sh was ended (signal: 9 (SIGKILL))"]).await;
     let shown = World::new().shown("shell.run", script("yes é | head -c 9000 >&2; exit 1")).await;
     assert!(shown.contains("…") && shown.len() < 3_000, "{shown}");

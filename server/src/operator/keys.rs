@@ -98,6 +98,7 @@ pub enum KeyRefused {
 pub struct OperatorKeys {
     file: Option<PathBuf>,
     keys: Arc<Mutex<Vec<(PublicKey, String)>>>,
+    damage: Option<Arc<str>>,
 }
 
 impl OperatorKeys {
@@ -106,36 +107,49 @@ impl OperatorKeys {
         OperatorKeys::default()
     }
 
-    /// The keys that a data folder accepts; none if it has no list yet. Only the holder of the folder may call this.
+    /// The keys that a data folder accepts; none if it has no list yet. Only the holder of the folder may call this. A line that is no
+    /// key accepts nobody: see [`OperatorKeys::damage`].
     ///
     /// # Errors
     ///
-    /// The list cannot be read, or is damaged.
+    /// The list cannot be read.
     pub fn of_data(data: &Path) -> io::Result<OperatorKeys> {
         let file = data.join(FILE);
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
+        let text = match fs::read(&file) {
+            Ok(text) => String::from_utf8_lossy(&text).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error),
         };
-        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let keys: Result<Vec<_>, String> = lines
-            .map(|line| {
-                let (key, name) = line.split_once(' ').unwrap_or((line, "operator"));
-                Ok((key.parse()?, checked_name(name)?))
-            })
-            .collect();
-        let keys = keys.map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
-        Ok(OperatorKeys { file: Some(file), keys: Arc::new(Mutex::new(keys)) })
+        let (mut keys, mut damage) = (Vec::new(), None);
+        for (at, line) in text.lines().enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (key, name) = line.split_once(' ').unwrap_or((line, "operator"));
+            match (key.parse(), checked_name(name)) {
+                (Ok(key), Ok(name)) => keys.push((key, name)),
+                (Err(why), _) | (_, Err(why)) => {
+                    damage.get_or_insert_with(|| {
+                        Arc::from(format!("{}, line {}: {why}", file.display(), at + 1))
+                    });
+                }
+            }
+        }
+        Ok(OperatorKeys { file: Some(file), keys: Arc::new(Mutex::new(keys)), damage })
     }
 
-    /// Accepts the first key: nothing changes if there are keys.
+    /// The first line of the list that is no key, and what is wrong with it.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// Accepts the first key: nothing changes if there are keys, or if there may have been some before the list was damaged.
     ///
     /// # Errors
     ///
     /// See [`KeyRefused`].
     pub fn enrol_first(&self, key: PublicKey, name: &str) -> Result<(), KeyRefused> {
-        if self.lock().is_empty() { self.add(key, name) } else { Ok(()) }
+        if self.damage.is_none() && self.lock().is_empty() { self.add(key, name) } else { Ok(()) }
     }
 
     /// Accepts a key, or renames an accepted one.
@@ -257,11 +271,17 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_list_is_an_error() {
+    fn a_damaged_line_accepts_nobody_and_the_others_count() {
         let data = tempfile::tempdir().expect("a folder");
-        for text in ["ed25519:00 ann\n", "x\n", &format!("{} \n", key(1))] {
+        for text in ["ed25519:00 ann\n", "x\n", "\0\n", &format!("{} \n", key(1))] {
+            fs::write(data.path().join(FILE), format!("{text}{} ben\n", key(2))).expect("it is written");
+            let keys = OperatorKeys::of_data(data.path()).expect("it can be read");
+            assert!(keys.damage().is_some_and(|what| what.contains("line 1")), "{text:?}");
+            assert_eq!((keys.rows().len(), keys.name(&key(2)).as_deref()), (1, Some("ben")), "{text:?}");
             fs::write(data.path().join(FILE), text).expect("it is written");
-            assert!(OperatorKeys::of_data(data.path()).is_err(), "{text:?}");
+            let keys = OperatorKeys::of_data(data.path()).expect("it can be read");
+            keys.enrol_first(key(3), "eve").expect("nothing happens");
+            assert!(keys.rows().is_empty(), "{text:?}: a damaged list is no empty one");
         }
     }
 }

@@ -108,8 +108,17 @@ async fn recognised(api: &Api, request: Request) -> Result<Request, Problem> {
     Ok(Request::from_parts(parts, Body::from(bytes)))
 }
 
+/// What to do about a damaged list of keys.
+pub const CURE: &str = "put its line right, or delete it: as the owner of the folder you may edit the file; a list without any line \
+                        accepts the key of its next user";
+
 fn unknown(api: &Api, key: &PublicKey) -> Problem {
     let accepted = api.operators().rows();
+    let damaged = api.operators().damage().filter(|_| accepted.is_empty());
+    if let Some(damage) = damaged {
+        let what = format!("the list of accepted operator keys is damaged: {damage}; {CURE}");
+        return Problem::new(StatusCode::FORBIDDEN, "operator_unknown", what);
+    }
     let what = match accepted.is_empty() {
         true => format!(
             "this data folder accepts no operator key yet: when no process holds it, any `ostler` command that runs something \

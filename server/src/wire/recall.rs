@@ -44,7 +44,7 @@ pub struct RecallReport {
     pub voided: Vec<NodeRef>,
     /// Ids of revoked grants, which approved such nodes.
     pub grants: Vec<String>,
-    /// Runs that compute anew when they are run again: the newest of each plan.
+    /// Runs that compute anew when they are repeated: the newest of each plan.
     pub again: Vec<String>,
     /// Runs that cannot be read or changed.
     pub unreadable: Vec<UnreadableRun>,

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use hyper::Method;
 use serde_json::{Value, json};
+use similar::TextDiff;
 
 use super::explain::{difference, fates_with_records, word};
 use crate::cli::arguments::Globals;
@@ -18,6 +20,12 @@ use crate::cli::session::{AccessMode, Session};
 
 /// Most printed lines of one difference.
 const LINES_MAX: usize = 40;
+
+/// Lines shown before and after a change.
+const LINES_AROUND: usize = 1;
+
+/// Longest comparison of two texts.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
@@ -103,15 +111,19 @@ async fn artifact(session: &mut Session, run: &str, node: &str) -> Result<String
     })
 }
 
-/// The lines between the common beginning and the common end: `-` before removed lines, `+` before added lines.
+/// The lines that differ, `-` before removed and `+` before added ones, each change with a line around it and `…` between changes.
 fn changed_lines(before: &str, after: &str) -> Vec<String> {
-    let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let same = before.iter().zip(&after).take_while(|(old, new)| old == new).count();
-    let (old, new) = (&before[same..], &after[same..]);
-    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
-    let went = old[..old.len() - tail].iter().map(|line| format!("- {line}"));
-    let came = new[..new.len() - tail].iter().map(|line| format!("+ {line}"));
-    let mut lines: Vec<String> = went.chain(came).collect();
+    // Of texts with too many differences, a coarser comparison is enough.
+    let diff = TextDiff::configure().timeout(TIMEOUT).diff_lines(before, after);
+    let mut lines: Vec<String> = Vec::new();
+    for group in diff.grouped_ops(LINES_AROUND) {
+        if !lines.is_empty() {
+            lines.push("…".to_owned());
+        }
+        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
+            lines.push(format!("{} {}", change.tag(), change.value().trim_end_matches(['\r', '\n'])));
+        }
+    }
     let more = lines.len().saturating_sub(LINES_MAX);
     lines.truncate(LINES_MAX);
     lines.extend((more > 0).then(|| format!("… {more} more lines")));
@@ -122,11 +134,19 @@ fn changed_lines(before: &str, after: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(before: &str, after: &str, expected: &[&str]) {
+        assert_eq!(changed_lines(before, after), expected);
+    }
+
     #[test]
-    fn the_lines_between_the_common_ends_differ() {
-        assert_eq!(changed_lines("a\nb\nc", "a\nx\ny\nc"), ["- b", "+ x", "+ y"]);
-        assert_eq!(changed_lines("a", "a"), [""; 0]);
-        assert_eq!(changed_lines("", "a"), ["+ a"]);
+    fn only_lines_that_differ_are_shown_with_a_line_around_them() {
+        check("a", "a", &[]);
+        check("", "a", &["+ a"]);
+        check("a\nb\nc\nd", "a\nx\ny\nc\nd", &["  a", "- b", "+ x", "+ y", "  c"]);
+        let between = "1\n2\n3\n4\n";
+        let expected = ["- one a", "+ one b", "  1", "…", "  4", "- end a", "+ end b"];
+        check(&format!("one a\n{between}end a\n"), &format!("one b\n{between}end b\n"), &expected);
         let many: String = (0..100).map(|line| format!("{line}\n")).collect();
         assert_eq!(changed_lines("", &many).last().unwrap(), "… 60 more lines");
     }

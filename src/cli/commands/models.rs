@@ -13,7 +13,7 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_line;
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line, tagged};
-use crate::cli::output::units::{dollars, elapsed};
+use crate::cli::output::units::{dollars, elapsed, plural};
 use crate::cli::session::settings::load_settings;
 
 /// Roles that a configuration may give a model of their own.
@@ -54,6 +54,11 @@ struct ModelLine {
     /// US dollars per million tokens of answers; `null`: unknown.
     usd_per_million_output: Option<f64>,
     roles: Vec<String>,
+    base_url: Option<String>,
+    requests_per_minute: Option<u32>,
+    tokens_per_minute: Option<u32>,
+    /// The models that are asked where this one fails.
+    fallback: Vec<String>,
 }
 
 pub(crate) async fn models(globals: &Globals, args: ModelsArgs) -> Result<u8, Failure> {
@@ -109,7 +114,7 @@ fn list(globals: &Globals, models: &Models) -> u8 {
             "no model is configured: add [models.default] to ostler.toml; `ostler help models` shows how",
         );
     } else {
-        let rows: Vec<[Cell; 7]> = lines.iter().map(row).collect();
+        let rows: Vec<[Cell; 9]> = lines.iter().map(row).collect();
         let table = Table::new(COLUMNS, &rows, out.columns());
         out.line(table.head());
         rows.iter().for_each(|row| out.line(table.row(row, &Out::new())));
@@ -136,10 +141,14 @@ fn line(models: &Models, model: &Arc<ConfiguredModel>) -> ModelLine {
         usd_per_million_input: usd(|price| price.usual.input),
         usd_per_million_output: usd(|price| price.usual.output),
         roles: roles.map(str::to_owned).collect(),
+        base_url: config.base_url.clone(),
+        requests_per_minute: config.requests_per_minute,
+        tokens_per_minute: config.tokens_per_minute,
+        fallback: config.fallback.clone(),
     }
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 9] = [
     Column::name("MODEL").at_least(8),
     Column::text("PROVIDER").at_least(9).hide_rank(3),
     Column::text("KNOWN AS").at_least(10).hide_rank(4),
@@ -147,9 +156,19 @@ const COLUMNS: [Column; 7] = [
     Column::text("PRICE IN/OUT").at_least(12).hide_rank(5),
     Column::number("ANSWER").at_least(6).hide_rank(1),
     Column::text("ROLES").at_least(8).hide_rank(2),
+    Column::text("PER MINUTE").at_least(10).hide_rank(0).hidden_if_empty(),
+    Column::text("FALLBACK").at_least(8).hide_rank(0).hidden_if_empty(),
 ];
 
-fn row(line: &ModelLine) -> [Cell; 7] {
+/// The most calls and tokens in a minute.
+fn rate(line: &ModelLine) -> Option<String> {
+    let calls = line.requests_per_minute.map(|calls| plural(calls as usize, "call"));
+    let tokens = line.tokens_per_minute.map(|tokens| plural(tokens as usize, "token"));
+    let parts: Vec<String> = calls.into_iter().chain(tokens).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn row(line: &ModelLine) -> [Cell; 9] {
     let key = match (&line.key_variable, line.has_key) {
         (None, _) => "none needed".to_owned(),
         (Some(_), true) => "set".to_owned(),
@@ -168,5 +187,7 @@ fn row(line: &ModelLine) -> [Cell; 7] {
         price.as_str().into(),
         line.max_output_tokens.to_string().into(),
         line.roles.join(", ").into(),
+        rate(line).unwrap_or_default().into(),
+        line.fallback.join(", ").into(),
     ]
 }

@@ -143,6 +143,12 @@ const FIXES: [(&str, &str); 7] = [
     (NOT_FOUND, "create it first, or correct the path, which is relative to the workspace"),
 ];
 
+/// True for the failure of a program that ran, whose output is kept.
+pub(crate) fn is_of_program(failure: &str) -> bool {
+    let said = failure.split_once(": ").map_or(failure, |(said, _)| said);
+    [" ended with status ", " was ended ("].iter().any(|sign| said.contains(sign))
+}
+
 /// Message of the operating system for a missing file.
 const NOT_FOUND: &str = "No such file or directory (os error 2)";
 

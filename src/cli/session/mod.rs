@@ -192,12 +192,19 @@ impl Session {
         }
     }
 
-    /// Connects again after the holder of the data folder ended or started to shut down.
+    /// Connects again after the holder of the data folder ended. While the holder shuts down, which it may do for as long as its programs
+    /// act, this waits, and says so.
     pub(crate) async fn reconnect(&mut self, mode: AccessMode) -> Result<(), Failure> {
         if self.client.is_remote() {
             // A process that is shutting down does not accept this request.
             if let (_, Some(data)) = load_settings(&self.globals, &self.workspace)? {
+                let mut since = Some(Instant::now());
                 while is_shutting_down(&data).await {
+                    if since.take_if(|since| since.elapsed() > POLL_INTERVAL).is_some() {
+                        status_line(
+                            "waiting for the process that holds the data folder: it is shutting down",
+                        );
+                    }
                     tokio::time::sleep(RETRY_INTERVAL).await;
                 }
             }

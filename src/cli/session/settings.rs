@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ostler::config::{Config, ConfigError, StoreUrl};
 use ostler_drivers::cage::Workspaces;
 use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_kernel::plan::MODEL_DEFAULT;
 use ostler_server::user_folder;
 use ostler_store::Store;
 
@@ -23,6 +24,9 @@ pub(crate) fn load_settings(
     workspace: &Path,
 ) -> Result<(Config, Option<PathBuf>), Failure> {
     let named = globals.data.clone();
+    if let Some(memory) = named.as_deref().filter(|data| data.as_os_str() == "memory:") {
+        return Err(not_a_folder(memory));
+    }
     let data = named.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
     // The configuration may be in a data folder that cannot be read.
     data_folder_exists(&data)?;
@@ -38,7 +42,13 @@ pub(crate) fn load_settings(
         }
         None => Config::default(),
     };
-    config.models.extend(globals.extra_model.clone().map(|extra| (extra.name, extra.config)));
+    if let Some(extra) = globals.extra_model.clone() {
+        // Judges and sub-agents ask the default model too.
+        if extra.file.is_some() {
+            config.models.insert(MODEL_DEFAULT.to_owned(), extra.config.clone());
+        }
+        config.models.insert(extra.name, extra.config);
+    }
     let data = match (named, &config.store.url) {
         (None, Some(StoreUrl::File(path))) => Some(path.clone()),
         (None, Some(StoreUrl::Memory)) => None,
@@ -64,6 +74,17 @@ fn check_trust(path: &Path, text: &str) -> Result<(), Failure> {
         "configuration {path}: programs of steps ran where they could write it, so it may be theirs; read it, and if it is yours: \
          ostler policy accept {path}"
     )))
+}
+
+/// Failure for the address of a store in the place of a data folder.
+fn not_a_folder(named: &Path) -> Failure {
+    let given = match hints::has_data_option() {
+        true => hints::option("data", named),
+        false => format!("OSTLER_DATA={}", named.display()),
+    };
+    Failure::invalid(format!(
+        "{given} names no folder; to keep nothing, write url = \"memory:\" in [store] of the configuration"
+    ))
 }
 
 /// Failure for a data folder that is named although the configuration keeps the data in memory.

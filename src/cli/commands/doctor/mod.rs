@@ -4,6 +4,7 @@ mod damage;
 mod disk;
 mod environment;
 mod market;
+mod operators;
 mod pipelines;
 mod report;
 mod runs;
@@ -17,6 +18,7 @@ use ostler_store::{OpenError, Store};
 use crate::cli::arguments::Globals;
 use crate::cli::commands::doctor::disk::{check_disk, folder_bytes, size_text};
 use crate::cli::commands::doctor::environment::{check_configuration, check_programs};
+use crate::cli::commands::doctor::operators::check_operators;
 use crate::cli::commands::doctor::pipelines::check_pipelines;
 use crate::cli::commands::doctor::report::Report;
 use crate::cli::commands::doctor::runs::check_runs;
@@ -51,6 +53,7 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
         report.pass("data folder", format!("{place}, {}", size_text(folder_bytes(&data))));
         check_disk(&data, &mut report);
         check_templates(&data, &mut report);
+        check_operators(&data, &mut report);
         check_store(globals, &data, args.repair, &mut report).await?;
     } else if let Err(error) = Store::check_place(&data) {
         let advice = match error {

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{ExportArgs, write};
 use crate::cli::arguments::Globals;
 use crate::cli::exit::{Failure, code};
+use crate::cli::output::hints;
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::output::units::plural;
 use crate::cli::session::api_client::path_segment;
@@ -24,7 +25,9 @@ pub(super) async fn export(globals: &Globals, args: ExportArgs) -> Result<u8, Fa
     if exchanges.is_empty() {
         left_out.iter().for_each(|what| status_line(format!("not exported: {what}")));
         let why = if left_out.is_empty() { "it called no model" } else { "no call of it can be exported" };
-        return Err(Failure::invalid(format!("run {}: {why}, so there is no cassette to write", args.run)));
+        let what = format!("run {}: {why}, so there is no cassette to write", args.run);
+        let other = hints::command("export", &[&args.run], "--format prov-json");
+        return Err(Failure::invalid(format!("{what}; `{other}` exports what led to its results")));
     }
     let lines = lines(&exchanges)?;
     let mut out = Out::new();

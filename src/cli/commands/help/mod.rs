@@ -15,7 +15,7 @@ use crate::cli::output::terminal::{Out, record_write_result};
 
 pub(crate) const EXIT_CODES: [(&str, &str); 9] = [
     ("0", "success: the run succeeded, or concluded early"),
-    ("1", "the run failed or was cancelled; or a comparison found a difference"),
+    ("1", "the run failed or was cancelled; or a test or audit found a fault"),
     ("2", "the command line, the plan or another file is invalid; nothing was started"),
     ("3", "a run waits for a person or for `ostler answer`, or was suspended until `ostler resume RUN`"),
     ("4", "the data folder is damaged, cannot be used, or is held by a process that must end first"),

@@ -18,7 +18,7 @@ pub(crate) fn root_cause_lines(page: &Page<'_>, summary: &Summary, most: usize, 
     let mut spare = rows.saturating_sub(shown + usize::from(shown < many));
     let mut lines = Vec::new();
     for cause in &summary.root_causes[..shown] {
-        let of_it = root_cause_line(page, cause, spare.saturating_add(1));
+        let of_it = root_cause_line(page, cause, short_id(&summary.run), spare.saturating_add(1));
         spare = spare.saturating_sub(of_it.len() - 1);
         lines.extend(of_it);
     }
@@ -29,13 +29,15 @@ pub(crate) fn root_cause_lines(page: &Page<'_>, summary: &Summary, most: usize, 
 }
 
 /// Formats a root cause and its fix in at most `rows` rows, at least one.
-fn root_cause_line(page: &Page<'_>, cause: &RootCause, rows: usize) -> Vec<String> {
+fn root_cause_line(page: &Page<'_>, cause: &RootCause, run: &str, rows: usize) -> Vec<String> {
     let what = labels::loss(&cause.reason, cause.message.as_deref());
     let (what, fix) = match what.split_once(REMEDY) {
         Some((what, fix)) => (what.to_owned(), Some(format!("if this is intended, {fix}"))),
         None => (what, None),
     };
     let fix = fix.or_else(|| labels::fix(&what).map(str::to_owned));
+    let has_output = labels::is_of_program(&what);
+    let logs = has_output.then(|| format!("its output: {}", hints::command("logs", &[run, &cause.node], "")));
     let help_page = what.split(": ").find(|word| labels::is_of_gate(word));
     let help_page = help_page.map(|code| format!("`ostler help {code}` explains it"));
     let mut lost = match cause.lost.as_slice() {
@@ -59,7 +61,7 @@ fn root_cause_line(page: &Page<'_>, cause: &RootCause, rows: usize) -> Vec<Strin
     let further = further_lines(&what, left).into_iter().map(|line| fit(&format!("│ {line}"), below));
     let further: Vec<String> = further.collect();
     let left = left - further.len();
-    let beside = [fix, help_page].into_iter().flatten().take(left).map(|line| fit(&line, below));
+    let beside = [logs, fix, help_page].into_iter().flatten().take(left).map(|line| fit(&line, below));
     let below = further.into_iter().chain(reason).chain(beside);
     std::iter::once(first).chain(below.map(|line| format!("{BELOW}{line}"))).collect()
 }
