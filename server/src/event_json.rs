@@ -155,11 +155,16 @@ fn reuse_json(decided: &ReuseDecided) -> Value {
         ReuseDecision::Reused(result) => {
             let above: &[NodeId] = match &result.basis {
                 ReuseBasis::CutOff(above) => above,
-                ReuseBasis::Same | ReuseBasis::Revalidated => &[],
+                ReuseBasis::Same | ReuseBasis::Revalidated | ReuseBasis::Fresh { .. } => &[],
+            };
+            let (age, most) = match result.basis {
+                ReuseBasis::Fresh { age, most } => (Some(age), most),
+                _ => (None, None),
             };
             json!({
                 "node": node, "reuse": reuse, "decision": result.basis.word(), "recomputed": above, "from": result.from,
                 "sampled": result.sampled, "artifact": result.output.artifact,
+                "age_ms": age, "age_max_ms": most,
             })
         }
         ReuseDecision::Edited { output, author, stale } => json!({

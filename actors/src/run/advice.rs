@@ -134,6 +134,7 @@ impl RunDriver {
                 refusals: 0,
             },
             attempt: Arc::<CallBill>::clone(&bill),
+            recorded: None,
         };
         Planned { tool, params, key, intent, context, bill }
     }

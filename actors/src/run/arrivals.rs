@@ -110,6 +110,7 @@ impl RunDriver {
             && Box::pin(self.services.results.is_unsure(&result.outcome)).await;
         // An answer that the template gave after all is no failure any more.
         let shortfall = shortfall.filter(|_| matches!(result.outcome, Outcome::Failed(_)));
+        self.record_revalidation(key, &result.outcome);
         self.decide(match shortfall {
             Some(shortfall) => RunInput::OverBudget(result, shortfall),
             None if unsure => RunInput::Unsure(result),

@@ -315,7 +315,7 @@ fn records_of_runs_have_stable_json() {
         balance_deposited {"client":"acme","nano_usd":0,"tokens":-5,"used":{"nano_usd":900,"tokens":12}}
         caged {"attempt":1,"node":"a","rung":"landlock"}
         reuse_terms {"fresh":{"Nodes":["a"]}}
-        reuse_decided {"artifact":"0101010101010101010101010101010101010101010101010101010101010101","decision":"cut_off","from":{"run":"00000000-0000-0000-0000-000000000000","seq":7},"node":"a","recomputed":["b"],"reuse":"0303030303030303030303030303030303030303030303030303030303030303","sampled":true}
+        reuse_decided {"age_max_ms":null,"age_ms":null,"artifact":"0101010101010101010101010101010101010101010101010101010101010101","decision":"cut_off","from":{"run":"00000000-0000-0000-0000-000000000000","seq":7},"node":"a","recomputed":["b"],"reuse":"0303030303030303030303030303030303030303030303030303030303030303","sampled":true}
         reuse_decided {"decision":"recomputed","field":null,"node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303","why":"param.prompt","words":"prompt changed"}
         granted {"argv":["git"],"by":"ann","client":"acme","id":"g1","tool":"shell.run","until":7}
         grant_revoked {"by":"ann","client":"acme","grant":"g1"}

@@ -90,7 +90,7 @@ fn kind(event: &Event) -> u8 {
 const KINDS: u8 = 68;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 11] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 194];
+const KNOWN: [usize; 12] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 194, 198];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

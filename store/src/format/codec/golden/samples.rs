@@ -210,6 +210,7 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.extend(kept());
     samples.extend(recalls());
     samples.push(changed_field());
+    samples.extend(reads());
     samples
 }
 
@@ -288,6 +289,19 @@ fn reuse() -> Vec<Event> {
         output: output(),
     })));
     samples
+}
+
+fn reads() -> Vec<Event> {
+    let decided =
+        |decision| Event::ReuseDecided(Box::new(ReuseDecided { node: node(), reuse: None, decision }));
+    let reused = |most| {
+        let output = Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+        let (basis, from) = (ReuseBasis::Fresh { age: 40_000, most }, RecordPlace { run: run(), seq: 7 });
+        decided(ReuseDecision::Reused(ReusedResult { basis, from, output, sampled: false }))
+    };
+    let reasons = [Reason::Expired { ago: 1_000 }, Reason::NotModified];
+    let executed = reasons.map(|reason| decided(ReuseDecision::Recomputed(reason)));
+    [reused(None), reused(Some(600_000))].into_iter().chain(executed).collect()
 }
 
 fn changed_field() -> Event {
