@@ -78,6 +78,7 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         }
         E::Granted(grant) => ("granted", json!(grant)),
         E::GrantRevoked { client, grant, by } => ("grant_revoked", body!(client, grant, by)),
+        E::Forked(forked) => ("forked", body!(forked: from, at, done, by)),
         E::Retracted(retraction) => ("retracted", retraction_json(retraction)),
         E::RetractionCarriedOut { client, retraction } => {
             ("retraction_carried_out", body!(client, retraction))

@@ -67,6 +67,7 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/runs/{run}/checkpoint", post(runs::checkpoint))
         .route("/v1/runs/{run}/resume", post(runs::resume))
         .route("/v1/runs/{run}/rerun", post(again::rerun))
+        .route("/v1/runs/{run}/fork", post(again::fork))
         .route("/v1/runs/{run}/nodes/{node}/edit", post(again::edit))
         .route("/v1/runs/{run}/nodes/{node}/invoice", get(again::invoice))
         .route("/v1/runs/{run}/nodes/{node}/artifact", get(runs::artifact))

@@ -21,6 +21,7 @@ mod edits;
 mod escapes;
 mod experiment;
 mod exports;
+mod forks;
 mod goals;
 mod grants;
 mod heartbeats;

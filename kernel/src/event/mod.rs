@@ -6,6 +6,7 @@
 mod attempt;
 mod audit;
 mod call;
+mod fork;
 mod person;
 mod pipeline;
 mod recall;
@@ -30,6 +31,7 @@ pub use attempt::{
 };
 pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
 pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
+pub use fork::Forked;
 pub use person::{AnswerVerdict, HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct, WaitAnswer};
 pub use pipeline::{PipelineRecord, Published};
 pub use recall::{RETRACTIONS_MAX, Retraction, Withdrawn};
@@ -387,4 +389,6 @@ pub enum Event {
         /// The operator.
         by: String,
     },
+    /// The run continues another one: behind the opening and the terms, before the records taken over.
+    Forked(Box<Forked>),
 }

@@ -170,6 +170,7 @@ impl Run {
             | Event::Retracted(_)
             | Event::RetractionCarriedOut { .. }
             | Event::RetractionLifted { .. }
+            | Event::Forked(_)
             | Event::RunClosed { .. } => {}
         }
         Ok(())

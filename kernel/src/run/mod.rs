@@ -24,6 +24,7 @@
 //! | `run_budget`, `model_usage` | credits of concurrent attempts; tokens and price of model calls |
 //! | `inputs`, `intent` | input of an attempt, and the record before its start |
 //! | `approval_request` | the document that a person approves |
+//! | `fork` | the records that a fork takes over |
 //! | `fold`, `report` | a run from its records; its figures |
 //! | `reuse`, `recall` | recorded results in the place of executions; the nodes that rest on withdrawn results |
 //! | `status` | the status that people and programs see |
@@ -44,6 +45,7 @@ mod dispatch;
 mod downstream;
 mod entering;
 mod fold;
+mod fork;
 mod goal;
 mod human;
 mod input;
@@ -91,6 +93,7 @@ pub use diagnosis::{
 pub use downstream::DOWNSTREAM_MAX;
 pub use entering::ReadResult;
 pub use fold::{FoldedRun, ReadPlan, RunFold, RunFoldError};
+pub use fork::{FORK_RECORDS_MAX, ForkPrefix};
 pub use human::{AnswerError, ResolutionError};
 pub use input::{Canceller, Operation, Resolution, RunInput};
 pub use inputs::{AttemptInput, InputError, RefDigests, resolve};

@@ -3,7 +3,7 @@ use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, Weights};
 use ostler_kernel::event::{
     AttemptIntent, AttemptProgress, AttemptRef, CallReserved, CallSettled, CallTerms, ChangeCause, Directive,
-    Evaluated, Failure, Fresh, GateAnswer, GateDecision, GateVerdict, HumanAnswer, HumanRequest,
+    Evaluated, Failure, Forked, Fresh, GateAnswer, GateDecision, GateVerdict, HumanAnswer, HumanRequest,
     HumanRequestKind, NodeTransition, Output, Parent, PipelineRecord, PlanRefusal, PlanVersion, Published,
     RecordPlace, ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer,
     TimerKind,
@@ -114,6 +114,12 @@ fn run_records() -> Vec<Event> {
             by: "ann".to_owned(),
         })),
         Event::GrantRevoked { client: "acme".into(), grant: "g1".to_owned(), by: "ann".to_owned() },
+        Event::Forked(Box::new(Forked {
+            from: run(),
+            at: 9,
+            done: vec![("a".into(), None)],
+            by: "ann".to_owned(),
+        })),
         retracted(Withdrawn::Result { run: RunId::default(), node: "a".into(), place: None }),
         retracted(Withdrawn::Executable(json_text(json!({"tool": "t"})))),
         Event::RetractionCarriedOut { client: "acme".into(), retraction: "w1".to_owned() },

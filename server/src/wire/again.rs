@@ -1,9 +1,12 @@
 //! Runs that repeat a run, and the invoice of an edit.
 
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
 use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::run;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The body of `POST /v1/runs/{id}/rerun`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +15,17 @@ pub struct RerunRequest {
     /// Executes this node and all nodes below the node; absent: executes the nodes without a recorded result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+}
+
+/// The body of `POST /v1/runs/{id}/fork`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForkRequest {
+    /// The last record to take over.
+    pub at: NonZeroU64,
+    /// New values of parameters of nodes that have not started by then: node, parameter, value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, Map<String, Value>>,
 }
 
 /// The body of `POST /v1/runs/{id}/nodes/{node}/edit`.

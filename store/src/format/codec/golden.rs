@@ -84,13 +84,14 @@ fn kind(event: &Event) -> u8 {
         Event::Retracted(_) => 65,
         Event::RetractionCarriedOut { .. } => 66,
         Event::RetractionLifted { .. } => 67,
+        Event::Forked(_) => 68,
     }
 }
 
-const KINDS: u8 = 68;
+const KINDS: u8 = 69;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 12] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 194, 198];
+const KNOWN: [usize; 13] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 194, 198, 199];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -211,6 +211,8 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.extend(recalls());
     samples.push(changed_field());
     samples.extend(reads());
+    let done = vec![(node(), Some(RecordPlace { run: run(), seq: 7 })), ("b".into(), None)];
+    samples.push(Event::Forked(Box::new(Forked { from: run(), at: 9, done, by: "ann".into() })));
     samples
 }
 
