@@ -79,6 +79,10 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::Granted(grant) => ("granted", json!(grant)),
         E::GrantRevoked { client, grant, by } => ("grant_revoked", body!(client, grant, by)),
         E::Forked(forked) => ("forked", body!(forked: from, at, done, by)),
+        E::CandidateKept(refused) => (
+            "candidate_kept",
+            body!(refused: node, attempt, why; "artifact": refused.output.artifact, "bytes": refused.output.bytes),
+        ),
         E::Retracted(retraction) => ("retracted", retraction_json(retraction)),
         E::RetractionCarriedOut { client, retraction } => {
             ("retraction_carried_out", body!(client, retraction))

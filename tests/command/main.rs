@@ -10,6 +10,7 @@ mod bound_files;
 mod budgets;
 mod cage;
 mod callbacks;
+mod candidates;
 mod check;
 mod clients;
 mod conversations;

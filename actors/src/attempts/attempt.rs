@@ -149,7 +149,15 @@ async fn act(
             json!({ "text": text.map_err(|error| structural(error.to_string()))? })
         }
     };
-    judge(executor, caller, node, &value, log).await?;
+    if let Err(failure) = judge(executor, caller, node, &value, log).await {
+        // Without room for the output there is no candidate.
+        if failure.category == FailureCategory::InvalidOutput
+            && let Ok(output) = Box::pin(executor.results.keep(&value)).await
+        {
+            log.keep_refused(output);
+        }
+        return Err(failure);
+    }
     Ok(value)
 }
 

@@ -27,7 +27,7 @@ use crate::run::{Diagnosis, FailureCategory, RunOutcome};
 
 pub use attempt::{
     Accounts, AttemptIntent, AttemptProgress, AttemptRef, AttemptResult, Directive, Failure, GateDecision,
-    Outcome, Output, StepIntent, StepKey, StepResult,
+    Outcome, Output, RefusedOutput, StepIntent, StepKey, StepResult,
 };
 pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
 pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
@@ -391,4 +391,7 @@ pub enum Event {
     },
     /// The run continues another one: behind the opening and the terms, before the records taken over.
     Forked(Box<Forked>),
+    /// An output that the node's contract refused, kept for people: nothing reads or reuses it. Just before the result of the
+    /// attempt.
+    CandidateKept(Box<RefusedOutput>),
 }

@@ -171,6 +171,7 @@ impl Run {
             | Event::RetractionCarriedOut { .. }
             | Event::RetractionLifted { .. }
             | Event::Forked(_)
+            | Event::CandidateKept(_)
             | Event::RunClosed { .. } => {}
         }
         Ok(())

@@ -26,6 +26,7 @@
 //! | `approval_request` | the document that a person approves |
 //! | `fork` | the records that a fork takes over |
 //! | `fold`, `report` | a run from its records; its figures |
+//! | `candidates` | outputs that did not become results |
 //! | `reuse`, `recall` | recorded results in the place of executions; the nodes that rest on withdrawn results |
 //! | `status` | the status that people and programs see |
 
@@ -34,6 +35,7 @@ mod apply;
 mod approval_request;
 mod attempt;
 mod call_budget;
+mod candidates;
 mod change;
 mod compensation;
 mod completion;
@@ -82,6 +84,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use abandoned_work::AbandonedWork;
 pub use apply::IllegalStep;
 pub use approval_request::{ApprovalRequest, ApprovalTest};
+pub use candidates::{CANDIDATES_MAX, Candidate, CandidateReason, Candidates, refused_candidate};
 pub use compensation::{UndoError, UndoReport, Undone};
 pub use completion::Completion;
 pub use crash_recovery::{CrashRecovery, RECOVERIES_MAX, RecoveryContext};

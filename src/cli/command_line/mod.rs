@@ -224,8 +224,11 @@ enum Command {
     #[command(after_help = "Example:\n  ostler diff 0198f3c2 @last")]
     Diff(diff::DiffArgs),
     /// Print the result of a node
+    ///
+    /// Outputs that the contract or a person refused, and late ones, are kept as candidates. Nothing uses them;
+    /// --candidates lists them.
     #[command(
-        after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md"
+        after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md\n  ostler artifact @last/report --candidates"
     )]
     Artifact(artifact::ArtifactArgs),
     /// List the approvals that wait for a person, in all runs

@@ -85,13 +85,14 @@ fn kind(event: &Event) -> u8 {
         Event::RetractionCarriedOut { .. } => 66,
         Event::RetractionLifted { .. } => 67,
         Event::Forked(_) => 68,
+        Event::CandidateKept(_) => 69,
     }
 }
 
-const KINDS: u8 = 69;
+const KINDS: u8 = 70;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 13] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 194, 198, 199];
+const KNOWN: [usize; 14] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 194, 198, 199, 200];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -213,6 +213,9 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.extend(reads());
     let done = vec![(node(), Some(RecordPlace { run: run(), seq: 7 })), ("b".into(), None)];
     samples.push(Event::Forked(Box::new(Forked { from: run(), at: 9, done, by: "ann".into() })));
+    let output = Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+    let refused = RefusedOutput { node: node(), attempt: 2, why: "contract[0]".into(), output };
+    samples.push(Event::CandidateKept(Box::new(refused)));
     samples
 }
 
