@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ostler_kernel::agent::Telemetry;
-use ostler_kernel::event::{AttemptProgress, AttemptRef, Event};
+use ostler_kernel::event::{AttemptProgress, AttemptRef, Event, Output};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{AttemptLogError, CageRung, JournalError, Position, StreamId};
