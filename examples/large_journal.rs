@@ -40,7 +40,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!(found.is_sound(), "{found:?}");
     for percent in [50, 90, 99] {
         let before = i64::try_from(runs * percent / 100)?;
-        let retention = RetentionPolicy { closed_before_ms: Some(before), quarantined: false };
+        let retention = RetentionPolicy {
+            closed_before_ms: Some(before),
+            quarantined: false,
+            ..RetentionPolicy::default()
+        };
         let gone = timed("remove old runs", || Ok(Store::collect(&data, retention, true)?))?;
         println!("  {percent} % are gone ({} now): {} MB are left", gone.runs.len(), megabytes(&data));
     }

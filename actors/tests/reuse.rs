@@ -24,6 +24,8 @@ struct Joins {
     spec: ToolSpec,
     effect: Effect,
     calls: Mutex<u32>,
+    /// Results that a read was offered.
+    offered: Mutex<Vec<Value>>,
 }
 
 impl Joins {
@@ -35,7 +37,7 @@ impl Joins {
             params: json!({"type": "object", "additionalProperties": true}),
             result: json!({"type": "object"}),
         };
-        Arc::new(Joins { spec, effect, calls: Mutex::default() })
+        Arc::new(Joins { spec, effect, calls: Mutex::default(), offered: Mutex::default() })
     }
 
     fn calls(&self) -> u32 {
@@ -52,7 +54,8 @@ impl Tool for Joins {
         CallClass { impact: u8::from(self.effect.acts()), effect: self.effect, idem: Idempotency::Natural }
     }
 
-    fn call(&self, permit: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        self.offered.lock().unwrap().extend(context.recorded.map(|recorded| (*recorded).clone()));
         *self.calls.lock().unwrap() += 1;
         let params = permit.into_params();
         let text: Vec<String> = params.values().map(|value| value.to_string().replace('"', "")).collect();
@@ -103,6 +106,7 @@ fn decisions(journal: &MemoryJournal, run: RunId) -> BTreeMap<String, String> {
             ReuseBasis::Same => "reused".to_owned(),
             ReuseBasis::Revalidated => "revalidated".to_owned(),
             ReuseBasis::CutOff(above) => format!("cut off {above:?}"),
+            ReuseBasis::Fresh { most, .. } => format!("fresh {most:?}"),
         },
     };
     decided.map(|decided| (decided.node.to_string(), words(decided.decision))).collect()
@@ -433,4 +437,36 @@ async fn equal_questions_to_a_model_are_draws_of_their_own_and_each_node_has_its
     }
     assert_eq!(drafts[0], ["draft of d1", "draft of d2", "draft of d3"]);
     assert_eq!((&drafts[1], &drafts[2]), (&drafts[0], &drafts[0]));
+}
+
+/// A read with a policy of freshness, and a consumer of its result.
+async fn read_twice(fresh: Value) -> (u32, u32, String, Vec<Value>) {
+    let (reads, joins) = (Joins::new("look", "1", Effect::Read), Joins::new("join", "1", Effect::None));
+    let journal = Arc::new(MemoryJournal::default());
+    let system = common::system(journal.clone(), vec![reads.clone(), joins.clone()]).await;
+    let source = json!({"id": "p", "nodes": [
+        {"id": "a", "tool": "look", "params": {"n": 1}, "fresh": fresh},
+        {"id": "b", "tool": "join", "param_refs": {"in": {"from": "a", "path": "all"}}},
+    ]});
+    run(&system, source.clone()).await;
+    let second = run(&system, source).await;
+    let offered = std::mem::take(&mut *reads.offered.lock().unwrap());
+    (reads.calls(), joins.calls(), told(&decisions(&journal, second)), offered)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_is_reused_while_it_is_fresh() {
+    let (reads, joins, told, _) = read_twice(json!("never")).await;
+    assert_eq!((reads, joins, told.as_str()), (1, 1, "a fresh None, b reused"));
+    let (reads, joins, told, _) = read_twice(json!("1h")).await;
+    assert_eq!((reads, joins, told.as_str()), (1, 1, "a fresh Some(3600000), b reused"));
+    let (reads, joins, told, _) = read_twice(json!("always")).await;
+    assert_eq!((reads, joins, told.as_str()), (2, 1, "a not_reusable, b cut off [\"a\"]"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_may_be_revalidated_is_offered_its_recorded_result() {
+    let (reads, joins, told, offered) = read_twice(json!("etag")).await;
+    assert_eq!((reads, joins, told.as_str()), (2, 1, "a not_modified, b cut off [\"a\"]"));
+    assert_eq!(offered, [json!({"all": "1", "kind": "joined", "long": ""})]);
 }

@@ -3,16 +3,17 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ostler_actors::{Again, AgainError, NodeEdit};
+use ostler_actors::{Again, AgainError, Fork, ForkError, NodeEdit};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::lineage::EditRefusal;
+use ostler_kernel::port::Seq;
 
 use crate::extract::{JsonBody, PathParams};
 use crate::operator::{AnyCaller, Operator};
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::run_lookup;
-use crate::wire::{EditRequest, Invoice, RerunRequest, RunRef};
+use crate::wire::{EditRequest, ForkRequest, Invoice, RerunRequest, RunRef};
 
 pub(crate) async fn rerun(
     State(api): State<Api>,
@@ -70,6 +71,19 @@ pub(crate) async fn edit(
     opened(&api, run, Again { edit: Some(edit), ..Again::default() }).await
 }
 
+/// Opens a run that continues another one from one of its records.
+pub(crate) async fn fork(
+    State(api): State<Api>,
+    operator: Operator,
+    PathParams(name): PathParams<String>,
+    JsonBody(ForkRequest { at, set }): JsonBody<ForkRequest>,
+) -> Result<(StatusCode, Json<RunRef>), Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let set = set.into_iter().map(|(node, params)| (NodeId::from(node.as_str()), params)).collect();
+    let forked = api.system.fork(run, Fork { at: Seq(at.get()), set, by: operator.by }).await?;
+    Ok((StatusCode::CREATED, Json(RunRef { run: forked.to_string() })))
+}
+
 /// What an edit executes again at most. Checks the edit as [`edit`] does, and changes nothing.
 pub(crate) async fn invoice(
     State(api): State<Api>,
@@ -106,6 +120,25 @@ impl From<AgainError> for Problem {
             },
             AgainError::Content { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "content_unusable"),
             AgainError::Plan(_) => (StatusCode::INTERNAL_SERVER_ERROR, "plan_unreadable"),
+        };
+        Problem::new(status, code, told)
+    }
+}
+
+impl From<ForkError> for Problem {
+    fn from(error: ForkError) -> Problem {
+        let told = error.to_string();
+        let (status, code) = match error {
+            ForkError::Run(error) => return error.into(),
+            ForkError::Submit(error) => return error.into(),
+            ForkError::Goal(_) => (StatusCode::CONFLICT, "goal_run"),
+            ForkError::Running(_) => (StatusCode::CONFLICT, "run_running"),
+            ForkError::Record { .. } => (StatusCode::NOT_FOUND, "record_unknown"),
+            ForkError::TooLong => (StatusCode::CONFLICT, "fork_too_long"),
+            ForkError::Reference { .. } => (StatusCode::CONFLICT, "param_reference"),
+            ForkError::Withdrawn(_) => (StatusCode::CONFLICT, "result_withdrawn"),
+            ForkError::Started(_) => (StatusCode::CONFLICT, "node_started"),
+            ForkError::Plan(_) => (StatusCode::INTERNAL_SERVER_ERROR, "plan_unreadable"),
         };
         Problem::new(status, code, told)
     }

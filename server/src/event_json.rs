@@ -79,6 +79,11 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         }
         E::Granted(grant) => ("granted", json!(grant)),
         E::GrantRevoked { client, grant, by } => ("grant_revoked", body!(client, grant, by)),
+        E::Forked(forked) => ("forked", body!(forked: from, at, done, by)),
+        E::CandidateKept(refused) => (
+            "candidate_kept",
+            body!(refused: node, attempt, why; "artifact": refused.output.artifact, "bytes": refused.output.bytes),
+        ),
         E::Retracted(retraction) => ("retracted", retraction_json(retraction)),
         E::RetractionCarriedOut { client, retraction } => {
             ("retraction_carried_out", body!(client, retraction))
@@ -156,11 +161,16 @@ fn reuse_json(decided: &ReuseDecided) -> Value {
         ReuseDecision::Reused(result) => {
             let above: &[NodeId] = match &result.basis {
                 ReuseBasis::CutOff(above) => above,
-                ReuseBasis::Same | ReuseBasis::Revalidated => &[],
+                ReuseBasis::Same | ReuseBasis::Revalidated | ReuseBasis::Fresh { .. } => &[],
+            };
+            let (age, most) = match result.basis {
+                ReuseBasis::Fresh { age, most } => (Some(age), most),
+                _ => (None, None),
             };
             json!({
                 "node": node, "reuse": reuse, "decision": result.basis.word(), "recomputed": above, "from": result.from,
                 "sampled": result.sampled, "artifact": result.output.artifact,
+                "age_ms": age, "age_max_ms": most,
             })
         }
         ReuseDecision::Edited { output, author, stale } => json!({

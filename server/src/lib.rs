@@ -29,6 +29,7 @@ mod again;
 mod agents;
 mod approvals;
 mod callback;
+mod candidates;
 mod clients;
 mod devices;
 mod evaluations;

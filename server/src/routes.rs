@@ -15,8 +15,8 @@ use crate::problem::Problem;
 use crate::socket::ShuttingDown;
 use crate::wire::Health;
 use crate::{
-    again, agents, approvals, clients, devices, evaluations, gate_controls, goals, grants, market, operators,
-    output, pipelines, recall, runs, submit, templates, text, waits,
+    again, agents, approvals, candidates, clients, devices, evaluations, gate_controls, goals, grants,
+    market, operators, output, pipelines, recall, runs, submit, templates, text, waits,
 };
 
 #[derive(Clone)]
@@ -67,10 +67,13 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/runs/{run}/checkpoint", post(runs::checkpoint))
         .route("/v1/runs/{run}/resume", post(runs::resume))
         .route("/v1/runs/{run}/rerun", post(again::rerun))
+        .route("/v1/runs/{run}/fork", post(again::fork))
         .route("/v1/runs/{run}/nodes/{node}/edit", post(again::edit))
         .route("/v1/runs/{run}/rerun/invoice", post(again::rerun_invoice))
         .route("/v1/runs/{run}/nodes/{node}/invoice", post(again::invoice))
         .route("/v1/runs/{run}/nodes/{node}/artifact", get(runs::artifact))
+        .route("/v1/runs/{run}/nodes/{node}/candidates", get(candidates::list))
+        .route("/v1/runs/{run}/nodes/{node}/candidates/{attempt}", get(candidates::content))
         .route("/v1/runs/{run}/nodes/{node}/cancel", post(runs::cancel_node))
         .route("/v1/runs/{run}/nodes/{node}/skip", post(runs::skip_node))
         .route("/v1/runs/{run}/nodes/{node}/answer", post(waits::answer))

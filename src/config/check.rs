@@ -9,7 +9,7 @@ use ostler_kernel::gate::Place;
 use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::plan::{Pointer, model_of_tool};
 
-use super::{Config, RetentionConfig, SHUTDOWN_WAIT_MS_MAX};
+use super::{Config, RetentionConfig, ReuseRetention, SHUTDOWN_WAIT_MS_MAX};
 use crate::plan_file::closest_name;
 
 /// Roles that may have a model of their own.
@@ -27,6 +27,14 @@ impl Config {
                 Pointer::root().key("retention").key("keep"),
                 format!("the retention must be above zero and at most {most} days"),
                 "set a duration such as \"30d\", or remove `keep` to keep runs for ever".to_owned(),
+            ));
+        }
+        if matches!(self.retention.reuse, Some(ReuseRetention::For(keep)) if !RetentionConfig::takes(keep)) {
+            let most = RetentionConfig::KEEP_DAYS_MAX;
+            wrong.push((
+                Pointer::root().key("retention").key("reuse"),
+                format!("the retention must be above zero and at most {most} days"),
+                "set a duration such as \"90d\", or \"keep\"".to_owned(),
             ));
         }
         if self.shutdown.wait.is_some_and(|wait| !(0..=SHUTDOWN_WAIT_MS_MAX).contains(&wait.ticks(1_000))) {

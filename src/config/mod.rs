@@ -53,7 +53,7 @@ use ostler_kernel::id::Ticks;
 use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
 use ostler_kernel::port::Tool;
 use ostler_server::user_folder;
-use ostler_store::RetentionPolicy;
+use ostler_store::{RetentionPolicy, ReusableRuns};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
@@ -216,6 +216,18 @@ pub struct RetentionConfig {
     /// Retention after the end of a run; `None` keeps runs for ever. The file must give a unit.
     #[serde(deserialize_with = "with_unit")]
     pub keep: Option<HumanDuration>,
+    /// Retention of runs with results that reuse may need; `None`: like others.
+    #[serde(deserialize_with = "reuse_retention")]
+    pub reuse: Option<ReuseRetention>,
+}
+
+/// Retention of runs with a recorded result that is the newest of its work, or of its node. Never shorter than that of others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ReuseRetention {
+    /// As long as the result is the newest: `"keep"`.
+    Keep,
+    /// This long after the end of the run.
+    For(HumanDuration),
 }
 
 impl RetentionConfig {
@@ -230,11 +242,13 @@ impl RetentionConfig {
     /// Retention policy at time `now`.
     pub fn policy(&self, now: SystemTime) -> RetentionPolicy {
         let now_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as Ticks;
-        let keep_ms = self.keep.map(|keep| keep.ticks(1_000));
-        RetentionPolicy {
-            closed_before_ms: keep_ms.map(|keep_ms| now_ms.saturating_sub(keep_ms)),
-            quarantined: false,
-        }
+        let before = |keep: HumanDuration| now_ms.saturating_sub(keep.ticks(1_000));
+        let reusable = match self.reuse {
+            None => ReusableRuns::Removed,
+            Some(ReuseRetention::Keep) => ReusableRuns::Kept,
+            Some(ReuseRetention::For(keep)) => ReusableRuns::KeptSince(before(keep)),
+        };
+        RetentionPolicy { closed_before_ms: self.keep.map(before), reusable, quarantined: false }
     }
 }
 
@@ -299,6 +313,33 @@ pub enum Tier {
     /// Served after the contracted tier, with a guaranteed share.
     #[default]
     Marketplace,
+}
+
+/// Reads `"keep"`, or a duration with its unit.
+fn reuse_retention<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ReuseRetention>, D::Error> {
+    struct KeepOrUnit;
+
+    impl Visitor<'_> for KeepOrUnit {
+        type Value = ReuseRetention;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "\"keep\", or {DURATION_RULE}, in quotes")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<ReuseRetention, E> {
+            if text == "keep" {
+                return Ok(ReuseRetention::Keep);
+            }
+            let refused = || {
+                E::custom(format!(
+                    "expected \"keep\", or {DURATION_RULE}, in quotes, found the text {text:?}"
+                ))
+            };
+            HumanDuration::with_unit(text).map(ReuseRetention::For).ok_or_else(refused)
+        }
+    }
+
+    deserializer.deserialize_any(KeepOrUnit).map(Some)
 }
 
 /// Deserialises a duration with a unit. A bare number means seconds in a plan; here `keep = 30` could be

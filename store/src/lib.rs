@@ -41,6 +41,7 @@ pub use online::{
     MemoryArtifacts, MemoryJournal, MemoryOutput, STREAMS_PER_APPEND_MAX, SegmentJournal, TornTail,
 };
 pub use options::{
-    JournalMetrics, Options, QUEUE_BYTES_MAX, QUEUE_WAIT_MS_MAX, RetentionPolicy, SCRUB_BYTES_MAX,
+    JournalMetrics, Options, QUEUE_BYTES_MAX, QUEUE_WAIT_MS_MAX, RetentionPolicy, ReusableRuns,
+    SCRUB_BYTES_MAX,
 };
 pub use store::{Opened, Store};

@@ -58,14 +58,39 @@ pub struct JournalMetrics {
 pub struct RetentionPolicy {
     /// Removes runs closed before this time, in milliseconds since the Unix epoch; `None` removes none.
     pub closed_before_ms: Option<Ticks>,
+    /// What becomes of expired runs with a result that reuse may need.
+    pub reusable: ReusableRuns,
     /// Removes quarantined runs.
     pub quarantined: bool,
 }
 
+/// What becomes of expired runs with a recorded result that is the newest of its work, or of its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReusableRuns {
+    /// They are removed like others; their work is executed again.
+    #[default]
+    Removed,
+    /// Those closed at this time or later stay, in milliseconds since the Unix epoch.
+    KeptSince(Ticks),
+    /// They stay.
+    Kept,
+}
+
 impl RetentionPolicy {
-    pub(crate) fn has_expired(&self, row: &RunRow) -> bool {
+    /// Returns whether the run is to be removed. `is_reusable`: reuse may need one of its results.
+    pub(crate) fn has_expired(&self, row: &RunRow, is_reusable: bool) -> bool {
+        let before = match self.reusable {
+            ReusableRuns::Kept if is_reusable => None,
+            ReusableRuns::KeptSince(since) if is_reusable => self.closed_before_ms.map(|at| at.min(since)),
+            _ => self.closed_before_ms,
+        };
         let over = matches!(row.status, RunRowStatus::Closed(_));
-        over && row.closed_ms.zip(self.closed_before_ms).is_some_and(|(closed, before)| closed < before)
+        over && row.closed_ms.zip(before).is_some_and(|(closed, before)| closed < before)
+    }
+
+    /// Returns whether the runs with results that reuse may need have to be known.
+    pub(crate) fn spares_reusable(&self) -> bool {
+        self.reusable != ReusableRuns::Removed
     }
 }
 

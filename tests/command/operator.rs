@@ -66,6 +66,7 @@ fn who_has_another_key_decides_nothing_and_is_told_what_to_type() {
         "skip @last put",
         "interject @last wait",
         "retract --tool fs.write",
+        "fork @last --at 1",
         "client add acme --credit 5",
         "credit local +5",
         "run write.yaml --workspace work --intent 2",
@@ -107,6 +108,7 @@ fn over_the_socket_too_a_decision_is_proven() {
         ("/v1/agents/a/release", json!({})),
         ("/v1/operators", json!({})),
         ("/v1/retractions", json!({"tool": "t"})),
+        ("/v1/runs/@last/fork", json!({"at": 1})),
         ("/v1/retractions/w1/lift", json!({})),
         ("/v1/runs", json!({"plan": {"id": "p", "nodes": []}, "workspace": "/", "intent": 2})),
     ] {

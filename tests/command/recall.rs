@@ -186,3 +186,24 @@ fn a_run_is_shown_as_of_any_of_its_records_and_of_no_other() {
         .complains(&format!("the records 1 to {all}"));
     world.ostler("show @last --at 0").exits(2);
 }
+
+#[test]
+fn gc_keeps_what_reuse_may_need_if_the_configuration_says_so() {
+    let world = world();
+    world.file("keep.toml", "[retention]\nkeep = '1ms'\nreuse = 'keep'\n");
+    world.file("short.toml", "[retention]\nkeep = '1ms'\nreuse = '1ms'\n");
+    world.file("wrong.toml", "[retention]\nreuse = 'always'\n");
+    world.ostler(RUN).exits(0);
+    world.ostler(&format!("{RUN} --fresh")).exits(0);
+    // The newer run has all newest results; what only it reads goes.
+    let kept = world.ostler("--config keep.toml gc --apply --json").exits(0).lines().remove(0);
+    assert_eq!((kept["runs"].as_array().unwrap().len(), &kept["kept_for_reuse"]), (1, &json!(1)), "{kept}");
+    world.ostler(RUN).exits(0);
+    assert!(explained(&world).iter().all(|(_, state, _)| state == "reused"));
+    world.ostler("--config keep.toml gc --apply").exits(0).complains("kept, because reuse may need");
+    world.ostler("--config wrong.toml gc").exits(2).complains("expected \"keep\", or ");
+    world.ostler("--config short.toml gc --apply").exits(0).says("removed");
+    world.ostler(RUN).exits(0);
+    assert!(explained(&world).iter().all(|(_, _, code)| code == "no_record"), "{:?}", explained(&world));
+    world.ostler("doctor").exits(0);
+}

@@ -89,6 +89,16 @@ impl System {
         submission: Submission,
         parent: Option<Parent>,
     ) -> Result<RunId, SubmitError> {
+        self.open_with(submission, parent, (Vec::new(), false)).await
+    }
+
+    /// Opens a run with records of an earlier one behind the opening; `asks`: they leave a question open.
+    pub(crate) async fn open_with(
+        &self,
+        submission: Submission,
+        parent: Option<Parent>,
+        (taken_over, asks): (Vec<Event>, bool),
+    ) -> Result<RunId, SubmitError> {
         let Submission {
             mut plan,
             client,
@@ -132,7 +142,9 @@ impl System {
         };
         let at_ms = self.services.journal.now();
         let goal = goal.map(|goal| GoalTerms { opened_at: at_ms, ..GoalTerms::clone(&goal) });
-        let opening = opening_records(&opened, &terms, calls, (reuse, edits, kept), exposure, goal.as_ref())?;
+        let mut opening =
+            opening_records(&opened, &terms, calls, (reuse, edits, kept), exposure, goal.as_ref())?;
+        opening.extend(taken_over);
         let records = opening.len() as u64;
         let Some(position) = self.append_opening(&opened, opening, wanted.is_some(), at_ms)? else {
             return self.opened_before(opened, &terms, calls, goal).await;
@@ -145,7 +157,7 @@ impl System {
             }
             None => self.services.active_runs.add(run, false),
         }
-        self.services.active_runs.note_quiet(run, Seq(records), Some(position));
+        self.services.active_runs.note_quiet(run, Seq(records), (!asks).then_some(position));
         self.drive(row, false);
         self.services.journal.durable(position).await?;
         Ok(run)

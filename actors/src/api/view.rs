@@ -9,8 +9,8 @@ use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Artifact, JSON, Position, RunRow, RunsPage, Seq, StreamId};
 use ostler_kernel::run::{
-    CrashRecovery, FoldedRun, NodeFigures, NodeStatus, RecoveryContext, Run, RunOutcome, RunReport,
-    RunTimeline, StatusFacts,
+    Candidate, Candidates, CrashRecovery, FoldedRun, NodeFigures, NodeStatus, RecoveryContext, Run,
+    RunOutcome, RunReport, RunTimeline, StatusFacts,
 };
 use tokio::sync::watch;
 
@@ -202,6 +202,23 @@ impl System {
         let instance = view.run.instance(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
         let no_result = || RunError::NoResult { node: node.clone(), state: instance.state() };
         self.content(instance.result().ok_or_else(no_result)?).await
+    }
+
+    /// The outputs of a node that did not become its result, in the order of the records.
+    pub async fn candidates(&self, run: RunId, node: &NodeId) -> Result<Vec<Candidate>, RunError> {
+        let mut candidates = Candidates::of(node.clone());
+        let folded =
+            self.services.runs.fold(&self.row(run)?, None, |record| candidates.see(&record.event))?;
+        if folded.run.node(node).is_none() {
+            return Err(RunError::UnknownNode(node.clone()));
+        }
+        self.services.journal.durable(folded.position).await?;
+        Ok(candidates.end())
+    }
+
+    /// Reads the content of an output.
+    pub async fn output_content(&self, output: &Output) -> Result<Artifact, RunError> {
+        self.content(output).await
     }
 
     /// Reads the results of all nodes of a run, from one fold of its records.

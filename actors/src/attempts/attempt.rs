@@ -30,6 +30,8 @@ pub(crate) enum Work {
         permit: Permit,
         /// Tokens of callback addresses among the parameters.
         tokens: Vec<String>,
+        /// Recorded result of an equal read.
+        recorded: Option<Arc<Value>>,
     },
     /// A result that is known without work.
     Known(Value),
@@ -44,6 +46,13 @@ impl Work {
             Work::Tool { tool, permit, .. } => tool.is_quick(permit.params()),
             Work::Known(_) => true,
             Work::Render { .. } => false,
+        }
+    }
+
+    /// Gives the tool the recorded result of an equal read.
+    pub(crate) fn offer(&mut self, offered: Option<Arc<Value>>) {
+        if let Work::Tool { recorded, .. } = self {
+            *recorded = offered;
         }
     }
 
@@ -110,7 +119,7 @@ async fn act(
     log: &Arc<AttemptJournal>,
 ) -> Result<Value, Failure> {
     let value = match *work {
-        Work::Tool { tool, permit, tokens } => {
+        Work::Tool { tool, permit, tokens, recorded } => {
             // The policy may have changed while the verdict was being recorded.
             if let Err(denial) = executor.gatekeeper.check_seal(&permit) {
                 return Err(Box::pin(Recorder::of(log).unsealed(&permit, denial)).await);
@@ -125,8 +134,8 @@ async fn act(
                 ordinal: log.attempt(),
                 refusals: 0,
             };
-            let called =
-                tool.call(permit, CallContext { workspace, timeout_ms, repeatable, origin, attempt });
+            let called = tool
+                .call(permit, CallContext { workspace, timeout_ms, repeatable, origin, attempt, recorded });
             let called = log.watch(called).await;
             // The attempt may have returned its slot to wait.
             log.reclaim().await;
@@ -140,7 +149,15 @@ async fn act(
             json!({ "text": text.map_err(|error| structural(error.to_string()))? })
         }
     };
-    judge(executor, caller, node, &value, log).await?;
+    if let Err(failure) = judge(executor, caller, node, &value, log).await {
+        // Without room for the output there is no candidate.
+        if failure.category == FailureCategory::InvalidOutput
+            && let Ok(output) = Box::pin(executor.results.keep(&value)).await
+        {
+            log.keep_refused(output);
+        }
+        return Err(failure);
+    }
     Ok(value)
 }
 

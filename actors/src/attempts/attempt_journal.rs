@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ostler_kernel::agent::Telemetry;
-use ostler_kernel::event::{AttemptProgress, AttemptRef, Event};
+use ostler_kernel::event::{AttemptProgress, AttemptRef, Event, Output};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{AttemptLogError, CageRung, JournalError, Position, StreamId};
@@ -71,6 +71,7 @@ pub(crate) struct AttemptJournal {
     steps: Mutex<Steps>,
     output: Mutex<Option<Box<AttemptOutput>>>,
     rung: Mutex<Option<CageRung>>,
+    refused: Mutex<Option<Box<Output>>>,
     model_text: Mutex<ModelText>,
     /// Created for the first call of a model.
     bill: OnceLock<CallBill>,
@@ -98,6 +99,7 @@ impl AttemptJournal {
             steps: Mutex::default(),
             output: Mutex::default(),
             rung: Mutex::default(),
+            refused: Mutex::default(),
             model_text: Mutex::default(),
             bill: OnceLock::new(),
             waited: Arc::default(),
@@ -109,10 +111,15 @@ impl AttemptJournal {
         self.site.of.attempt
     }
 
-    /// The calls of models and the cage so far, for the records of the run.
+    /// The calls of models, the cage and the refused output so far, for the records of the run.
     pub(crate) fn take_model_calls(&self) -> ModelCalls {
         let calls = self.bill.get().map(CallBill::take).unwrap_or_default();
-        ModelCalls { rung: lock(&self.rung).take(), ..calls }
+        ModelCalls { rung: lock(&self.rung).take(), refused: lock(&self.refused).take(), ..calls }
+    }
+
+    /// Keeps an output that the contract refused, for the records of the run.
+    pub(crate) fn keep_refused(&self, output: Output) {
+        *lock(&self.refused) = Some(Box::new(output));
     }
 
     /// The bill of the attempt's calls of models.

@@ -68,7 +68,7 @@ impl CallBill {
     /// The calls so far, for the records of the run.
     pub(crate) fn take(&self) -> ModelCalls {
         let shortfall = lock(&self.budget.shortfall).take();
-        ModelCalls { ended: std::mem::take(&mut *lock(&self.ended)), shortfall, rung: None }
+        ModelCalls { ended: std::mem::take(&mut *lock(&self.ended)), shortfall, rung: None, refused: None }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Failure, Outcome};
+use ostler_kernel::event::{Accounts, AttemptResult, Failure, Outcome, Output};
 use ostler_kernel::ledger::Shortfall;
 use ostler_kernel::port::{CageRung, ModelCall};
 use ostler_kernel::run::FailureCategory;
@@ -21,7 +21,7 @@ pub(crate) struct Ended {
     pub(crate) model_calls: ModelCalls,
 }
 
-/// Calls of models of an attempt, and the cage of its programs.
+/// Calls of models of an attempt, the cage of its programs, and the output that its contract refused.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelCalls {
     pub(crate) ended: Vec<ModelCall>,
@@ -29,6 +29,7 @@ pub(crate) struct ModelCalls {
     pub(crate) shortfall: Option<Box<Shortfall>>,
     /// The lowest rung of its programs.
     pub(crate) rung: Option<CageRung>,
+    pub(crate) refused: Option<Box<Output>>,
 }
 
 impl Ended {

@@ -134,6 +134,7 @@ impl RunDriver {
                 refusals: 0,
             },
             attempt: Arc::<CallBill>::clone(&bill),
+            recorded: None,
         };
         Planned { tool, params, key, intent, context, bill }
     }
@@ -141,7 +142,7 @@ impl RunDriver {
     /// Judges an answer of the micro-planner, if its node still waits for it. A faulty answer and a failed call refuse the patch; a
     /// call that does not fit the budget asks a person.
     pub(super) fn advised(&mut self, advice: Advice) {
-        let Advice { run, call, answer, calls: ModelCalls { ended: calls, shortfall, rung } } = advice;
+        let Advice { run, call, answer, calls: ModelCalls { ended: calls, shortfall, rung, .. } } = advice;
         if run != self.opened.run {
             return;
         }

@@ -9,7 +9,7 @@ use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::model_of_tool;
 use ostler_kernel::policy::Role;
 use ostler_kernel::port::ModelCall;
-use ostler_kernel::run::{Canceller, FailureCategory, Operation, RunInput};
+use ostler_kernel::run::{Canceller, FailureCategory, Operation, RunInput, refused_candidate};
 use tokio::time::Instant;
 
 use super::deadlines::Deadline;
@@ -95,7 +95,7 @@ impl RunDriver {
             self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
-        let ModelCalls { ended: calls, shortfall, rung } = std::mem::take(&mut ended.model_calls);
+        let ModelCalls { ended: calls, shortfall, rung, refused } = std::mem::take(&mut ended.model_calls);
         let is_short = matches!(&ended.outcome, Outcome::Failed(failure) if failure.category == FailureCategory::ResourceExhaustion);
         let shortfall = shortfall.filter(|_| is_short);
         self.learn_tokens(key, &calls);
@@ -104,12 +104,16 @@ impl RunDriver {
         Box::pin(self.judge_answer(key, &mut ended, &calls, shortfall.as_deref())).await;
         let called = self.run.record_calls(now, &key.node, key.attempt, calls, rung);
         self.apply_effects(called);
+        let kept =
+            refused.and_then(|output| refused_candidate(&key.node, key.attempt, &ended.outcome, *output));
+        self.apply_effects(kept.into_iter().collect());
         let result = ended.result_of(key);
         let unsure = self.run.plan().policy.oversight.is_some()
             // Boxed: otherwise this rare future enlarges the future of every message.
             && Box::pin(self.services.results.is_unsure(&result.outcome)).await;
         // An answer that the template gave after all is no failure any more.
         let shortfall = shortfall.filter(|_| matches!(result.outcome, Outcome::Failed(_)));
+        self.record_revalidation(key, &result.outcome);
         self.decide(match shortfall {
             Some(shortfall) => RunInput::OverBudget(result, shortfall),
             None if unsure => RunInput::Unsure(result),

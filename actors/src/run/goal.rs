@@ -85,7 +85,7 @@ impl RunDriver {
                 let (tool, permit) = self.gate(node, params.into(), key)?;
                 let begun = self.run.begin_call(now, &intent, policy::ANSWER_TOKENS_RESERVED);
                 self.apply_effects(begun.into_iter().map(|(_, record)| record).collect());
-                Work::Tool { tool, permit, tokens: Vec::new() }
+                Work::Tool { tool, permit, tokens: Vec::new(), recorded: None }
             }
         };
         // The prompt follows from the records, so it is no part of the work's identity: a lost call is made again.

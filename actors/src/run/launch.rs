@@ -88,8 +88,11 @@ impl RunDriver {
                 let acts = prepared.work.acts(node);
                 self.record_intent(node, &prepared, Some(accounts));
                 self.keep_manifest(node, &prepared);
+                let offered = self.in_flight.reuse.offered.get_mut(id);
+                let mut work = Box::new(prepared.work);
+                work.offer(offered.and_then(|offered| offered.value.take()));
                 let calls_none = node.tests.is_none() && !node.is_judged_by(Method::Model);
-                let is_quick = !acts && self.has_time() && calls_none && prepared.work.is_quick();
+                let is_quick = !acts && self.has_time() && calls_none && work.is_quick();
                 let site = self.site(node, attempt, prepared.key);
                 let log = Arc::new(AttemptJournal::new(&self.services.executor, site));
                 if let Some(model) = node.tool.as_deref().and_then(model_of_tool) {
@@ -98,7 +101,6 @@ impl RunDriver {
                 let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
                 let log_of_work = Arc::clone(&log);
                 let body = Box::pin(async move {
-                    let work = Box::new(prepared.work);
                     attempt::perform(&services.executor, &caller, &plan.nodes[at], work, log_of_work).await
                 });
                 let launch = Launch { key, slot, acts, log, body };
@@ -241,7 +243,7 @@ impl RunDriver {
                 let tokens = callbacks.tokens(self.opened.run, &self.run, node);
                 let (tool, permit) =
                     self.gate(node, params, key).map_err(|refusal| refusal.without(&tokens))?;
-                Work::Tool { tool, permit, tokens }
+                Work::Tool { tool, permit, tokens, recorded: None }
             }
         };
         Ok(Prepared { work, refs, key })

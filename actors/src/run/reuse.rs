@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use ostler_kernel::event::{
-    Event, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReusedResult,
+    Event, Outcome, Output, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision,
+    ReusedResult,
 };
-use ostler_kernel::id::NodeId;
+use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::lineage::{
-    self, Evidence, Frontier, Manifest, OverrideState, Reason, Record, frontier, judge, last_record_key,
-    record_key,
+    self, Difference, Evidence, Frontier, Manifest, OverrideState, Reason, Record, Reuse, frontier, judge,
+    last_record_key, record_key,
 };
-use ostler_kernel::plan::Node;
+use ostler_kernel::plan::{Freshness, Node};
 use ostler_kernel::port::{JournalError, Seq, StreamId};
 use ostler_kernel::run::{NodeStatus, RunInput, contract_text, repetition};
 
 use super::driver::RunDriver;
 use super::launch::Prepared;
+use super::reuse_progress::Offered;
 use crate::attempts::attempt::Work;
 use crate::base::keys::AttemptKey;
 
@@ -104,6 +106,10 @@ impl RunDriver {
     /// Decides on reuse. `None`: the node takes no part in reuse, or its inputs fail; the attempt reports the failure.
     async fn decide_reuse(&mut self, node: &Node, beyond: &Frontier) -> Option<ReuseDecided> {
         let decided = |reuse, decision| Some(ReuseDecided { node: node.id.clone(), reuse, decision });
+        if self.run.is_recorded(node) && node.fresh == Freshness::Etag {
+            self.offer_recorded(node).await;
+            return None;
+        }
         if !self.run.is_reusable(node) {
             let only_effect = node.tool.is_some() && !repetition(node).allows_reuse();
             let reason = ReuseDecision::Recomputed(Reason::NotReusable);
@@ -136,26 +142,26 @@ impl RunDriver {
         let key = record_key(client, work);
         let last_key = last_record_key(client, &self.run.plan().id, &node.id);
         let last = self.record_at(self.services.journal.record(last_key)?)?;
-        let own = last.clone().filter(|(_, last)| last.reuse == work);
+        let own = last.clone().filter(|(_, _, last)| last.reuse == work);
         let found = match own {
             Some(own) => Some(own),
             None => self.record_at(self.services.journal.record(key)?)?,
         };
         // Nodes of one run that ask a model the same are independent draws.
         let is_draw = |from: &RecordPlace| node.calls_model() && from.run == self.opened.run;
-        let Some((from, record)) = found.filter(|(from, _)| !is_draw(from)) else {
+        let Some((from, at, record)) = found.filter(|(from, _, _)| !is_draw(from)) else {
+            let last = last.as_ref().map(|(_, _, last)| &last.manifest);
             let abridged = self.abridged(node, prepared, manifest);
-            return Ok(Err(Reason::without_record(&abridged, last.as_ref().map(|(_, last)| &last.manifest))));
+            return Ok(Err(Reason::without_record(&abridged, last)));
         };
+        let age = self.services.journal.now().saturating_sub(at).max(0);
         let contract = contract_text(node);
         let stored = self.services.results.load(&record.output).await.ok();
-        let verifies = record.output.inline.as_ref().is_none_or(|inline| {
-            lineage::artifact(ostler_kernel::port::JSON, inline.as_str().as_bytes()) == record.output.artifact
-        });
         // Asked last: a retraction may have come while the artifact was read.
         let evidence = Found {
             is_retracted: self.services.retractions.covers(from, record.manifest.sigma()),
-            verifies: stored.is_some() && verifies,
+            age,
+            verifies: stored.is_some() && verifies(&record.output),
             satisfies: stored.is_some_and(|value| self.satisfies(node, &value)),
         };
         let known = Record {
@@ -165,9 +171,13 @@ impl RunDriver {
             sigma: record.manifest.sigma().clone(),
             contracts: [record.contract.clone()].into(),
         };
-        let same_as_last = last.is_some_and(|(_, last)| last.reuse == work);
-        Ok(judge(&known, repetition(node), &contract, &evidence).map(|reuse| ReusedResult {
-            basis: ReuseBasis::new(reuse, same_as_last, beyond),
+        let same_as_last = last.is_some_and(|(_, _, last)| last.reuse == work);
+        let repetition = repetition(node);
+        Ok(judge(&known, repetition, &contract, &evidence).map(|reuse| ReusedResult {
+            basis: match reuse {
+                Reuse::Known if repetition.has_world => ReuseBasis::Fresh { age, most: repetition.age_max },
+                reuse => ReuseBasis::new(reuse, same_as_last, beyond),
+            },
             from,
             output: record.output.clone(),
             sampled: node.calls_model(),
@@ -180,7 +190,7 @@ impl RunDriver {
             return;
         }
         let RecordPlace { run, seq } = result.from;
-        let Some(record) = self.in_flight.reuse.records.get(&result.from) else { return };
+        let Some((_, record)) = self.in_flight.reuse.records.get(&result.from) else { return };
         let stream = StreamId::run(&self.opened.client, run);
         let before = Seq(seq.saturating_sub(CALLS_BEFORE as u64 + 1));
         let Ok(read) = self.services.journal.read(stream, before, CALLS_BEFORE) else { return };
@@ -205,14 +215,28 @@ impl RunDriver {
             && judgement.people.is_empty()
     }
 
-    /// The record at a place; `None` if the run of the record was deleted.
+    /// Keeps the record of equal work for the tool, which asks the source whether it was modified since.
+    async fn offer_recorded(&mut self, node: &Node) {
+        let Ok(prepared) = self.prepare(node).await else { return };
+        let Ok(manifest) = self.run.manifest(node, &prepared.refs, self.tool_version(node)) else { return };
+        let place = self.services.journal.record(record_key(&self.opened.client, manifest.reuse()));
+        let Ok(Some((from, _, record))) = place.and_then(|place| self.record_at(place)) else { return };
+        let Ok(value) = self.services.results.load(&record.output).await else { return };
+        let is_retracted = self.services.retractions.covers(from, record.manifest.sigma());
+        if !is_retracted && verifies(&record.output) && self.satisfies(node, &value) {
+            let offered = Offered { artifact: record.output.artifact, value: Some(Arc::new(value)) };
+            self.in_flight.reuse.offered.insert(node.id.clone(), offered);
+        }
+    }
+
+    /// The record at a place, and its time; `None` if the run of the record was deleted.
     fn record_at(
         &mut self,
         place: Option<RecordPlace>,
-    ) -> Result<Option<(RecordPlace, Arc<ResultRecorded>)>, JournalError> {
+    ) -> Result<Option<(RecordPlace, Ticks, Arc<ResultRecorded>)>, JournalError> {
         let Some(place) = place else { return Ok(None) };
-        if let Some(record) = self.in_flight.reuse.records.get(&place) {
-            return Ok(Some((place, Arc::clone(record))));
+        if let Some((at, record)) = self.in_flight.reuse.records.get(&place) {
+            return Ok(Some((place, *at, Arc::clone(record))));
         }
         if place.run == self.opened.run && place.seq > self.writer.seq.0 {
             return Ok(None);
@@ -226,10 +250,10 @@ impl RunDriver {
         for recorded in read {
             if let Event::ResultRecorded(record) = recorded.event {
                 let place = RecordPlace { run: place.run, seq: recorded.seq.0 };
-                records.insert(place, Arc::from(record));
+                records.insert(place, (recorded.at_ms, Arc::from(record)));
             }
         }
-        Ok(records.get(&place).map(|record| (place, Arc::clone(record))))
+        Ok(records.get(&place).map(|(at, record)| (place, *at, Arc::clone(record))))
     }
 
     /// The manifest as it is recorded: with digests of the fields of its inputs.
@@ -242,13 +266,27 @@ impl RunDriver {
 
     /// Keeps the manifest of an attempt for the record of the result.
     pub(super) fn keep_manifest(&mut self, node: &Node, prepared: &Prepared) {
-        if !self.run.is_reusable(node) {
+        if !self.run.is_recorded(node) {
             return;
         }
         if let Ok(manifest) = self.run.manifest(node, &prepared.refs, self.tool_version(node)) {
             let abridged = self.abridged(node, prepared, &manifest);
             self.in_flight.reuse.manifests.insert(node.id.clone(), (manifest.reuse(), abridged));
         }
+    }
+
+    /// Records whether the source of an offered read was modified, before the end of the read.
+    pub(super) fn record_revalidation(&mut self, key: &AttemptKey, outcome: &Outcome) {
+        let Some(offered) = self.in_flight.reuse.offered.remove(&key.node) else { return };
+        let Outcome::Ok(output) = outcome else { return };
+        let reason = match output.artifact == offered.artifact {
+            true => Reason::NotModified,
+            false => Reason::Changed(Difference::World),
+        };
+        let reuse = self.in_flight.reuse.manifests.get(&key.node).map(|(reuse, _)| *reuse);
+        let decision = ReuseDecision::Recomputed(reason);
+        let decided = ReuseDecided { node: key.node.clone(), reuse, decision };
+        self.apply_effects(vec![Event::ReuseDecided(Box::new(decided))]);
     }
 
     /// Records the result of an ended node for reuse, in the same append as the end.
@@ -260,9 +298,17 @@ impl RunDriver {
     }
 }
 
+/// True if a result that stands in the record itself gives the recorded digest. The store checks any other one.
+fn verifies(output: &Output) -> bool {
+    output.inline.as_ref().is_none_or(|inline| {
+        lineage::artifact(ostler_kernel::port::JSON, inline.as_str().as_bytes()) == output.artifact
+    })
+}
+
 /// Checks of a record and its artifact.
 struct Found {
     is_retracted: bool,
+    age: Ticks,
     verifies: bool,
     satisfies: bool,
 }
@@ -270,6 +316,10 @@ struct Found {
 impl Evidence for Found {
     fn is_retracted(&self) -> bool {
         self.is_retracted
+    }
+
+    fn age(&self) -> Ticks {
+        self.age
     }
 
     fn verifies(&self) -> bool {

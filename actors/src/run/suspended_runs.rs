@@ -6,7 +6,7 @@ use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Rule;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
-use ostler_kernel::run::{AbandonedWork, Canceller, FoldedRun, Operation, RunInput};
+use ostler_kernel::run::{AbandonedWork, Canceller, FoldedRun, Operation, RunInput, refused_candidate};
 use serde_json::Value;
 
 use crate::base::attempt_end::{Ended, ModelCalls};
@@ -197,8 +197,11 @@ fn record(
     }
     let (FoldedRun { mut run, last, .. }, mut called) = open(services, &row)?;
     let now = services.journal.now();
-    let ModelCalls { ended: calls, rung, .. } = ended.model_calls.clone();
+    let ModelCalls { ended: calls, rung, refused, .. } = ended.model_calls.clone();
     called.extend(run.record_calls(now, &key.node, key.attempt, calls, rung));
+    called.extend(
+        refused.and_then(|output| refused_candidate(&key.node, key.attempt, &ended.outcome, *output)),
+    );
     // Nobody judges the answer of a control node here: the call is made again.
     let is_unjudged = run.goal().is_some_and(|goal| goal.role(&key.node).is_some());
     let was_stopped = !acts && (is_unjudged || matches!(ended.outcome, Outcome::Failed(_)));

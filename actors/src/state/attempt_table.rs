@@ -34,7 +34,7 @@ use crate::storage::journal_client::JournalClient;
 
 enum AttemptState {
     Running { cancel: CancellationToken },
-    Done(Ended),
+    Done(Box<Ended>),
 }
 
 struct AttemptEntry {
@@ -156,7 +156,7 @@ impl AttemptTable {
         let Some(mut entry) = self.entries.get_mut(key) else { return false };
         // An attempt that ends without a slot has paid for those it had.
         let cost = if entry.slot.held().is_some() { ended.cost.max(entry.charged) } else { entry.charged };
-        entry.state = AttemptState::Done(Ended { cost, ..ended });
+        entry.state = AttemptState::Done(Box::new(Ended { cost, ..ended }));
         drop(entry);
         self.ended.push(key.clone());
         true

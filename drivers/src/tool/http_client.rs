@@ -83,9 +83,21 @@ impl HttpClient {
     }
 }
 
-/// Sends a GET. The response is a result unless its status asks for patience.
-pub(super) async fn get(client: &Client, url: &Url, accept: &'static str) -> Result<Response, Failure> {
-    let request = client.get(url.clone()).header(reqwest::header::ACCEPT, accept);
+/// Longest validator that is sent back, in bytes.
+pub(super) const ETAG_BYTES_MAX: usize = 1_024;
+
+/// Sends a GET; with an `etag`, for a page that differs from the one with this validator. The response is a result unless its
+/// status asks for patience.
+pub(super) async fn get(
+    client: &Client,
+    url: &Url,
+    accept: &'static str,
+    etag: Option<&str>,
+) -> Result<Response, Failure> {
+    let mut request = client.get(url.clone()).header(reqwest::header::ACCEPT, accept);
+    if let Some(etag) = etag {
+        request = request.header(reqwest::header::IF_NONE_MATCH, etag);
+    }
     let response = request.send().await.map_err(|error| not_answered(url, &error))?;
     refuse_busy(url, response.status(), true)?;
     Ok(response)

@@ -4,7 +4,7 @@ use encoding_rs::{Encoding, UTF_8};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, EgressFault, Permit, REMEDY};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, LOCATION};
 use reqwest::{Response, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::blocking_tool::off_runtime;
 use super::config::HttpConfig;
 use super::html::{self, Page, boundary, one_line};
-use super::http_client::{HttpClient, body, get, place};
+use super::http_client::{ETAG_BYTES_MAX, HttpClient, body, get, place};
 use super::tool_spec::{READ, object, parse, spec, structural};
 
 /// Default of `max_bytes`.
@@ -53,7 +53,7 @@ impl HttpFetch {
         let link = object(&["text", "url"], json!({"text": text, "url": text}));
         let spec = spec(
             "http.fetch",
-            "Read a web page as text: HTML is reduced to its title, headings, paragraphs, lists and links. At most 5 redirects are followed, each to a host that may be reached. The page of a status such as 404 is a result too. `truncated` is true if the text is cut at max_bytes.",
+            "Read a web page as text: HTML is reduced to its title, headings, paragraphs, lists and links. At most 5 redirects are followed, each to a host that may be reached. The page of a status such as 404 is a result too. `truncated` is true if the text is cut at max_bytes. `etag` is the validator of the page, if the server names one.",
             object(
                 &["url"],
                 json!({
@@ -70,18 +70,28 @@ impl HttpFetch {
                     "text": text,
                     "links": {"type": "array", "items": link},
                     "truncated": {"type": "boolean"},
+                    "etag": text,
                 }),
             ),
         );
         HttpFetch { spec, client: HttpClient::new(config.egress_allow.clone()) }
     }
 
-    async fn fetch(&self, params: Params) -> ToolResult {
+    /// Reads the page; a page that was not modified since it was `recorded` is the recorded one.
+    async fn fetch(&self, params: Params, recorded: Option<&Value>) -> ToolResult {
         let bytes_max = params.max_bytes.unwrap_or(FETCH_BYTES_DEFAULT);
         let mut next = params.url;
+        let text = |name: &str| recorded?.get(name)?.as_str();
+        let was_found = recorded.is_some_and(|recorded| recorded["status"] == 200);
+        let (page, etag) = (text("url"), text("etag").filter(|_| was_found));
         for _ in 0..=FETCH_REDIRECTS_MAX {
             let (client, url) = self.client.open(&next).await?;
-            let response = get(&client, &url, ACCEPT).await?;
+            // The validator belongs to the page at the end of all redirects.
+            let etag = etag.filter(|_| page == Some(url.as_str()));
+            let response = get(&client, &url, ACCEPT, etag).await?;
+            if let (Some(recorded), Some(_), StatusCode::NOT_MODIFIED) = (recorded, etag, response.status()) {
+                return Ok(recorded.clone());
+            }
             match self.redirect(&url, &response)? {
                 Some(target) => next = target,
                 None => return read(url, response, bytes_max).await,
@@ -156,8 +166,8 @@ impl Tool for HttpFetch {
         READ
     }
 
-    fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
-        Box::pin(async move { self.fetch(parse(permit.into_params())?).await })
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move { self.fetch(parse(permit.into_params())?, context.recorded.as_deref()).await })
     }
 }
 
@@ -173,6 +183,7 @@ async fn read(url: Url, mut response: Response, bytes_max: usize) -> ToolResult 
             "{place} compresses its answer ({encoding}) unasked: give http.fetch another URL"
         )));
     }
+    let etag = header(response.headers(), ETAG);
     let (bytes, is_longer) = body(&url, &mut response).await?;
     let base = url.clone();
     let page = off_runtime(move |_| {
@@ -189,14 +200,18 @@ async fn read(url: Url, mut response: Response, bytes_max: usize) -> ToolResult 
     .await?;
     let links: Vec<Value> =
         page.links.into_iter().map(|link| json!({"text": link.text, "url": link.url})).collect();
-    Ok(json!({
+    let mut read = json!({
         "url": url.as_str(),
         "status": status,
         "title": page.title,
         "text": page.text,
         "links": links,
         "truncated": page.truncated || is_longer,
-    }))
+    });
+    if !etag.is_empty() && etag.len() <= ETAG_BYTES_MAX {
+        read["etag"] = etag.into();
+    }
+    Ok(read)
 }
 
 fn header(headers: &HeaderMap, name: HeaderName) -> String {

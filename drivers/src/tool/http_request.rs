@@ -7,13 +7,15 @@ use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Response, Url};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
+use reqwest::{Method, Response, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::config::{HostPort, HttpConfig};
-use super::http_client::{HTTP_BODY_BYTES_MAX, HttpClient, body, not_answered, place, refuse_busy};
+use super::http_client::{
+    ETAG_BYTES_MAX, HTTP_BODY_BYTES_MAX, HttpClient, body, not_answered, place, refuse_busy,
+};
 use super::tool_spec::{READ, WORST, exhausted, object, parse, spec, structural};
 
 /// Maximum bytes of a request body.
@@ -126,10 +128,12 @@ impl HttpRequest {
         HttpRequest { spec, client: HttpClient::new(config.egress_allow.clone()), keyed: keyed.collect() }
     }
 
-    async fn send(&self, params: Params, key: Digest) -> ToolResult {
+    /// Sends the request; a safe one whose answer was not modified since it was `recorded` gives the recorded answer.
+    async fn send(&self, params: Params, key: Digest, recorded: Option<&Value>) -> ToolResult {
         let verb = params.method;
         let (client, url) = self.client.open(&params.url).await?;
-        let mut request = client.request(verb.method(), url.clone()).headers(headers(params.headers)?);
+        let given = headers(params.headers)?;
+        let mut request = client.request(verb.method(), url.clone()).headers(given.clone());
         if !verb.is_safe() {
             request = request.header("idempotency-key", key.to_string());
         }
@@ -147,8 +151,21 @@ impl HttpRequest {
             request = if is_json { request.header(CONTENT_TYPE, "application/json") } else { request };
             request = request.body(bytes);
         }
+        let is_conditional = |name: &HeaderName| name.as_str().starts_with("if-");
+        let etag = recorded
+            .filter(|recorded| recorded["status"] == 200)
+            .and_then(|recorded| recorded["headers"]["etag"].as_str());
+        let etag = etag.filter(|etag| {
+            verb.is_safe() && etag.len() <= ETAG_BYTES_MAX && !given.keys().any(is_conditional)
+        });
+        if let Some(etag) = etag {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
         let response = request.send().await.map_err(|error| not_answered(&url, &error))?;
         refuse_busy(&url, response.status(), verb.is_repeatable())?;
+        if let (Some(recorded), Some(_), StatusCode::NOT_MODIFIED) = (recorded, etag, response.status()) {
+            return Ok(recorded.clone());
+        }
         answer(&url, response).await
     }
 }
@@ -185,10 +202,10 @@ impl Tool for HttpRequest {
         }
     }
 
-    fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
             let key = permit.idempotency_key();
-            self.send(parse(permit.into_params())?, key).await
+            self.send(parse(permit.into_params())?, key, context.recorded.as_deref()).await
         })
     }
 }

@@ -87,7 +87,7 @@ impl WebSearch {
         let mut url = self.server.clone();
         url.query_pairs_mut().append_pair("q", &params.query).append_pair("format", "json");
         let (client, url) = self.client.open(url.as_str()).await?;
-        let mut response = get(&client, &url, "application/json").await?;
+        let mut response = get(&client, &url, "application/json", None).await?;
         let place = place(&url);
         refuse_status(&place, response.status())?;
         let (bytes, is_longer) = body(&url, &mut response).await?;

@@ -150,3 +150,25 @@ async fn only_what_is_listed_is_read() {
     let told = shown(&World::new(), &server, "/").await;
     assert!(told.starts_with("gate_denied: EGRESS_FORBIDDEN"), "{told}");
 }
+
+/// The recorded page is given back if the server says that it was not modified, and only its own validator is sent.
+#[tokio::test]
+async fn a_page_that_was_not_modified_is_the_recorded_one() {
+    let mut server = Server::answering("HTTP/1.1 304 Not Modified\r\netag: \"v1\"\r\n\r\n").await;
+    let recorded = json!({
+        "url": server.url("/"), "status": 200, "title": "", "text": "then", "links": [], "truncated": false, "etag": "\"v1\"",
+    });
+    let world = server.world();
+    let again = world.call_with("http.fetch", json!({"url": server.url("/")}), &recorded).await.unwrap();
+    assert_eq!(again, recorded);
+    assert!(server.asked.recv().await.unwrap().contains("if-none-match: \"v1\""));
+
+    let other = world.call_with("http.fetch", json!({"url": server.url("/other")}), &recorded).await.unwrap();
+    assert_eq!(other["status"], 304);
+    assert!(!server.asked.recv().await.unwrap().contains("if-none-match"));
+
+    let changed =
+        Server::answering(answer("200 OK\r\ncontent-type: text/plain\r\netag: \"v2\"", "now")).await;
+    let page = changed.world().call("http.fetch", json!({"url": changed.url("/")})).await.unwrap();
+    assert_eq!((&page["text"], &page["etag"]), (&json!("now"), &json!("\"v2\"")));
+}

@@ -228,3 +228,20 @@ async fn without_a_trusted_certificate_there_is_no_connection() {
     let no_certificates = "structural: cannot set up TLS: unexpected error: No CA certificates";
     assert!(shown.starts_with("transient: cannot connect") || shown.starts_with(no_certificates), "{shown}");
 }
+
+#[tokio::test]
+async fn an_answer_that_was_not_modified_is_the_recorded_one() {
+    let mut server = Server::answering("HTTP/1.1 304 Not Modified\r\netag: \"v1\"\r\n\r\n").await;
+    let recorded = json!({"status": 200, "headers": {"etag": "\"v1\""}, "body": "then"});
+    let (world, url) = (server.world(), server.url("/"));
+    let get = json!({"method": "GET", "url": url});
+    assert_eq!(world.call_with("http.request", get, &recorded).await.unwrap(), recorded);
+    assert!(server.asked.recv().await.unwrap().contains("if-none-match: \"v1\""));
+    // A condition of the plan's own, and a request that changes something, are sent as they are.
+    let own = json!({"method": "GET", "url": url, "headers": {"if-match": "\"v0\""}});
+    let put = json!({"method": "PUT", "url": url, "body": "now"});
+    for params in [own, put] {
+        assert_eq!(world.call_with("http.request", params, &recorded).await.unwrap()["status"], 304);
+        assert!(!server.asked.recv().await.unwrap().contains("if-none-match"));
+    }
+}

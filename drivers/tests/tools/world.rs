@@ -74,10 +74,19 @@ impl World {
 
     /// Calls a tool as the engine does: class, gate, permit, call.
     pub(crate) async fn call(&self, name: &str, params: Value) -> ToolResult {
+        self.call_in(name, params, None).await
+    }
+
+    /// Calls a tool that has the recorded result of an equal call.
+    pub(crate) async fn call_with(&self, name: &str, params: Value, recorded: &Value) -> ToolResult {
+        self.call_in(name, params, Some(Arc::new(recorded.clone()))).await
+    }
+
+    async fn call_in(&self, name: &str, params: Value, recorded: Option<Arc<Value>>) -> ToolResult {
         let tool = self.tool(name);
         let root = self.root();
         let permit = permit(tool.clone(), params, root.to_str().unwrap(), self.egress.clone())?;
-        let context = CallContext::without_log(Arc::from(root), 60_000);
+        let context = CallContext { recorded, ..CallContext::without_log(Arc::from(root), 60_000) };
         tool.call(permit, context).await
     }
 

@@ -130,6 +130,19 @@ pub struct Output {
     pub directive: Option<Box<Directive>>,
 }
 
+/// Record of [`Event::CandidateKept`](super::Event::CandidateKept): the output of an attempt that its contract refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RefusedOutput {
+    /// The node.
+    pub node: NodeId,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The broken rules.
+    pub why: String,
+    /// The output.
+    pub output: Output,
+}
+
 /// Consequences of an outcome for the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Directive {

@@ -6,6 +6,7 @@
 mod attempt;
 mod audit;
 mod call;
+mod fork;
 mod person;
 mod pipeline;
 mod recall;
@@ -26,10 +27,11 @@ use crate::run::{Diagnosis, FailureCategory, RunOutcome};
 
 pub use attempt::{
     Accounts, AttemptIntent, AttemptProgress, AttemptRef, AttemptResult, Directive, Failure, GateDecision,
-    Outcome, Output, StepIntent, StepKey, StepResult,
+    Outcome, Output, RefusedOutput, StepIntent, StepKey, StepResult,
 };
 pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
 pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
+pub use fork::Forked;
 pub use person::{AnswerVerdict, HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct, WaitAnswer};
 pub use pipeline::{PipelineRecord, Published};
 pub use recall::{RETRACTIONS_MAX, Retraction, Withdrawn};
@@ -389,4 +391,9 @@ pub enum Event {
     },
     /// What the attempt that opened the run had read. Follows the other terms, if there is anything.
     Exposed(Box<Exposure>),
+    /// The run continues another one: behind the opening and the terms, before the records taken over.
+    Forked(Box<Forked>),
+    /// An output that the node's contract refused, kept for people: nothing reads or reuses it. Just before the result of the
+    /// attempt.
+    CandidateKept(Box<RefusedOutput>),
 }

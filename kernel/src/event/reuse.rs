@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Output;
-use crate::id::{Digest, NodeId, RunId};
+use crate::id::{Digest, NodeId, RunId, Ticks};
 use crate::json::Json;
 use crate::lineage::{Frontier, Manifest, Reason, Reuse, StalePolicy};
 
@@ -89,8 +89,7 @@ impl ReuseDecision {
             ReuseDecision::Reused(result) => Some(result.basis.word()),
             ReuseDecision::Edited { .. } => Some("edited"),
             ReuseDecision::Kept { .. } => Some("kept"),
-            ReuseDecision::Recomputed(Reason::NoRecord | Reason::NotReusable) => None,
-            ReuseDecision::Recomputed(_) => Some("recomputed"),
+            ReuseDecision::Recomputed(reason) => reason.is_change().then_some("recomputed"),
         }
     }
 }
@@ -118,13 +117,20 @@ pub enum ReuseBasis {
     CutOff(Vec<NodeId>),
     /// The contract changed, and the result satisfies the new one.
     Revalidated,
+    /// A recorded read is still fresh.
+    Fresh {
+        /// Age of the record in milliseconds.
+        age: Ticks,
+        /// Highest age in milliseconds; `None`: any age.
+        most: Option<Ticks>,
+    },
 }
 
 impl ReuseBasis {
     /// The basis as one word.
     pub fn word(&self) -> &'static str {
         match self {
-            ReuseBasis::Same => "reused",
+            ReuseBasis::Same | ReuseBasis::Fresh { .. } => "reused",
             ReuseBasis::CutOff(_) => "cut_off",
             ReuseBasis::Revalidated => "revalidated",
         }

@@ -25,5 +25,5 @@ pub use identity::{
 pub use manifest::{Difference, Manifest, Material, short_digest};
 pub use outcome::{Instance, Outcome};
 pub use record::{Record, Retractions};
-pub use reuse::{Evidence, Reason, Repetition, Reuse, judge};
+pub use reuse::{Evidence, Reason, Repetition, Reuse, judge, span};
 pub use root_change::{ChangeKind, NodeChange, ROOT_CHANGES_MAX, RootChange, root_changes};

@@ -33,13 +33,6 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    fn own(&self) -> Option<&str> {
-        match self {
-            ChangeKind::Edited(words) | ChangeKind::Recomputed(words) => Some(words),
-            _ => None,
-        }
-    }
-
     fn is_recomputed(&self) -> bool {
         matches!(self, ChangeKind::Recomputed(_) | ChangeKind::Received(_))
     }
@@ -58,7 +51,8 @@ pub struct RootChange {
 
 /// The nodes at which changes began, in ascending order of ids: at most [`ROOT_CHANGES_MAX`].
 ///
-/// A node with a change of its own is one. So is a node that acts or reads anew, if another node was recomputed for its result.
+/// A node with a change of its own is one. So is a node that acts or reads anew, or whose result a person replaced, if another
+/// node was recomputed for that result.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -77,11 +71,12 @@ pub fn root_changes(nodes: &BTreeMap<String, NodeChange>) -> Vec<RootChange> {
             consumers.entry(dep).or_default().push(id);
         }
     }
-    let mut roots: BTreeMap<&str, &str> =
-        nodes.iter().filter_map(|(id, node)| Some((id.as_str(), node.kind.own()?))).collect();
-    for node in nodes.values() {
-        if let ChangeKind::Received(from) = &node.kind {
-            roots.extend(read_anew(nodes, from).into_iter().map(|root| (root, OTHER_RESULT)));
+    let mut roots: BTreeMap<&str, &str> = BTreeMap::new();
+    for (id, node) in nodes {
+        match &node.kind {
+            ChangeKind::Recomputed(words) => drop(roots.insert(id, words)),
+            ChangeKind::Received(from) => roots.extend(behind(nodes, from)),
+            _ => {}
         }
     }
     let named = roots.into_iter().take(ROOT_CHANGES_MAX);
@@ -95,14 +90,16 @@ pub fn root_changes(nodes: &BTreeMap<String, NodeChange>) -> Vec<RootChange> {
 
 const OTHER_RESULT: &str = "gave another result";
 
-/// The nodes that act or read anew and account for a changed result of `from`; none if a change above accounts for it.
-fn read_anew<'a>(nodes: &'a BTreeMap<String, NodeChange>, from: &'a str) -> Vec<&'a str> {
+/// The nodes without a change of their own that account for a changed result of `from`, each with the change in words; none if
+/// a recomputed node accounts for it.
+fn behind<'a>(nodes: &'a BTreeMap<String, NodeChange>, from: &'a str) -> Vec<(&'a str, &'a str)> {
     let (mut seen, mut open, mut found) = (BTreeSet::from([from]), VecDeque::from([from]), Vec::new());
     while let Some(id) = open.pop_front() {
         let Some(node) = nodes.get(id) else { continue };
         match &node.kind {
-            ChangeKind::Edited(_) | ChangeKind::Recomputed(_) | ChangeKind::Received(_) => return Vec::new(),
-            ChangeKind::Anew => found.push(id),
+            ChangeKind::Recomputed(_) | ChangeKind::Received(_) => return Vec::new(),
+            ChangeKind::Edited(words) => found.push((id, words.as_str())),
+            ChangeKind::Anew => found.push((id, OTHER_RESULT)),
             ChangeKind::Unchanged => {}
             ChangeKind::Passes => {
                 open.extend(node.deps.iter().map(String::as_str).filter(|dep| seen.insert(dep)));
@@ -168,11 +165,29 @@ mod tests {
     }
 
     #[test]
+    fn an_edit_that_changed_nothing_in_this_run_is_no_root() {
+        let edited = || ChangeKind::Edited("edited by ann".to_owned());
+        let param = ChangeKind::Recomputed("parameter `n` changed".to_owned());
+        let found = roots(&[
+            ("a", &[], edited()),
+            ("b", &[], param),
+            ("memo", &["a", "b"], received("b")),
+            ("page", &["a"], ChangeKind::Unchanged),
+        ]);
+        assert_eq!(found, [("b".to_owned(), "parameter `n` changed".to_owned(), 1)]);
+        let found = roots(&[("a", &[], edited()), ("memo", &["a"], received("a"))]);
+        assert_eq!(found, [("a".to_owned(), "edited by ann".to_owned(), 1)]);
+    }
+
+    #[test]
     fn a_run_names_so_many_roots_and_no_more() {
         let names: Vec<String> = (0..=ROOT_CHANGES_MAX).map(|at| format!("n{at:04}")).collect();
-        let edited = |name: &String| {
-            (name.clone(), NodeChange { kind: ChangeKind::Edited(String::new()), ..NodeChange::default() })
+        let changed = |name: &String| {
+            (
+                name.clone(),
+                NodeChange { kind: ChangeKind::Recomputed(String::new()), ..NodeChange::default() },
+            )
         };
-        assert_eq!(root_changes(&names.iter().map(edited).collect()).len(), ROOT_CHANGES_MAX);
+        assert_eq!(root_changes(&names.iter().map(changed).collect()).len(), ROOT_CHANGES_MAX);
     }
 }

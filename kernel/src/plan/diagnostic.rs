@@ -199,6 +199,8 @@ codes! {
     V32,
     /// The address of a wait where none can be sent out.
     V33,
+    /// A malformed `fresh`, or one where nothing is read or a person decides.
+    V34,
 }
 
 impl fmt::Display for DiagnosticCode {

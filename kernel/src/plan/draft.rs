@@ -110,6 +110,8 @@ pub struct NodeDraft {
     pub when: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub for_each: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub fresh: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<HumanDuration>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -159,6 +161,7 @@ impl NodeDraft {
             fallback: None,
             when: None,
             for_each: None,
+            fresh: None,
             deadline: None,
             undo: None,
         }

@@ -8,7 +8,8 @@ use super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::pointer::Pointer;
 use super::validate::too_large;
 use super::{
-    Approval, Dep, Effect, Join, Kind, Made, Method, Node, NodeProgress, On, ParamRef, Plan, Rule, Settings,
+    Approval, Dep, Effect, Freshness, Join, Kind, Made, Method, Node, NodeProgress, On, ParamRef, Plan, Rule,
+    Settings,
 };
 use crate::id::NodeId;
 
@@ -200,6 +201,7 @@ fn collector(node: &Node, for_each: &ForEach, items: Vec<NodeId>) -> Node {
         fallback: None,
         when: Vec::new(),
         for_each: None,
+        fresh: Freshness::Always,
         deadline: None,
         undo: None,
         made: Some(Box::new(Made::Collector { items, max: for_each.max })),

@@ -25,6 +25,7 @@ mod diagnostic;
 mod draft;
 mod duration;
 mod for_each;
+mod freshness;
 mod graph;
 mod guard;
 mod model;
@@ -50,6 +51,7 @@ pub use draft::{DepDraft, Impact, NodeDraft, NodeFields, PlanDraft, PolicyDraft,
 pub use duration::{DURATION_RULE, HumanDuration};
 pub(crate) use for_each::read as read_list;
 pub use for_each::{ForEach, OnChild, expand};
+pub use freshness::Freshness;
 pub use graph::Graph;
 pub(crate) use guard::read as read_guards;
 pub use guard::{GUARDS_MAX, Guard, Op};

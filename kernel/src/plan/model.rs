@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::draft::NodeFields;
 use super::graph::Derived;
-use super::{ForEach, Graph, Guard, Undo};
+use super::{ForEach, Freshness, Graph, Guard, Undo};
 use crate::agent::Oversight;
 use crate::gate::{CallClass, OnLostResult};
 use crate::id::{Digest, NodeId, Ticks};
@@ -192,6 +192,9 @@ pub struct Node {
     /// Source list of a node that expands to one child per element.
     #[serde(default, skip_serializing_if = "is_default")]
     pub for_each: Option<Box<ForEach>>,
+    /// Reuse of the results of a read.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fresh: Freshness,
     /// Longest wait for an answer from outside, in ticks, for nodes of kind wait.
     #[serde(default, skip_serializing_if = "is_default")]
     pub deadline: Option<Ticks>,

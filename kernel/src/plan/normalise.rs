@@ -20,8 +20,9 @@ use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
 use super::node_index::NodeIndex;
 use super::pointer::{Origin, Pointer};
 use super::{
-    Dep, Idempotency, Join, Kind, MODEL_DEFAULT, Method, Node, On, OnFailure, ParamRef, Plan, Policy, Rule,
-    SUB_AGENT_TOOL, Settings, TEST_TOOL, ToolDefaults, for_each, guard, model_tool, policy_floor, undo,
+    Dep, Freshness, Idempotency, Join, Kind, MODEL_DEFAULT, Method, Node, On, OnFailure, ParamRef, Plan,
+    Policy, Rule, SUB_AGENT_TOOL, Settings, TEST_TOOL, ToolDefaults, for_each, freshness, guard, model_tool,
+    policy_floor, undo,
 };
 use crate::contract;
 use crate::gate::CallClass;
@@ -169,6 +170,9 @@ impl NodeDraft {
             for_each: draft
                 .for_each
                 .and_then(|list| for_each::read(&draft.id, &list, &|| place().key("for_each"), faults)),
+            fresh: draft.fresh.map_or(Freshness::Always, |written| {
+                freshness::read(&draft.id, &written, settings, &|| place().key("fresh"), faults)
+            }),
             deadline: draft.deadline.map(|span| span.ticks(settings.ticks_per_second)),
             undo: draft.undo.and_then(|written| {
                 undo::read(&draft.id, &written, settings, room, &|| place().key("undo"), faults)

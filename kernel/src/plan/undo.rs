@@ -10,8 +10,8 @@ use super::delta::Revision;
 use super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::pointer::Pointer;
 use super::{
-    Approval, Dep, HumanDuration, Idempotency, Join, Kind, Made, Method, Node, On, ParamRef, Plan, Rule,
-    RuleDraft, Settings,
+    Approval, Dep, Freshness, HumanDuration, Idempotency, Join, Kind, Made, Method, Node, On, ParamRef, Plan,
+    Rule, RuleDraft, Settings,
 };
 use crate::id::{NodeId, Ticks};
 use crate::json::Object;
@@ -214,6 +214,7 @@ pub(super) fn undo_node(node: &Node, undo: &Undo, place: Place, below: BTreeSet<
         fallback: None,
         when: Vec::new(),
         for_each: None,
+        fresh: Freshness::Always,
         deadline: None,
         undo: None,
         made: Some(Box::new(Made::Undo { of: node.id.clone(), round, turn, intent })),

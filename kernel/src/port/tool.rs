@@ -48,6 +48,8 @@ pub struct CallContext {
     pub origin: CallOrigin,
     /// The log of the attempt: heartbeats, progress and steps.
     pub attempt: Arc<dyn AttemptLog>,
+    /// Recorded result of an equal read. The tool may return it if the source says that it has not changed since.
+    pub recorded: Option<Arc<Value>>,
 }
 
 impl CallContext {
@@ -59,6 +61,7 @@ impl CallContext {
             repeatable: false,
             origin: CallOrigin::default(),
             attempt: Arc::new(NoLog),
+            recorded: None,
         }
     }
 }

@@ -172,6 +172,8 @@ impl Run {
             | Event::Retracted(_)
             | Event::RetractionCarriedOut { .. }
             | Event::RetractionLifted { .. }
+            | Event::Forked(_)
+            | Event::CandidateKept(_)
             | Event::RunClosed { .. } => {}
         }
         Ok(())

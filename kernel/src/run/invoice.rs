@@ -122,7 +122,7 @@ impl Run {
                 Some(AskedFor)
             } else if change.withdrawn.is_some_and(|withdrawn| withdrawn.contains(&node.id)) {
                 Some(Withdrawn)
-            } else if !is_same_work(before, node) {
+            } else if change.plan.is_some() && !is_same_work(before, node) {
                 Some(Changed)
             } else {
                 let has_ended = matches!(state, Some(NodeState::Executed | NodeState::Skipped));

@@ -24,7 +24,9 @@
 //! | `run_budget`, `model_usage` | credits of concurrent attempts; tokens and price of model calls |
 //! | `inputs`, `intent` | input of an attempt, and the record before its start |
 //! | `approval_request` | the document that a person approves |
+//! | `fork` | the records that a fork takes over |
 //! | `fold`, `report` | a run from its records; its figures |
+//! | `candidates` | outputs that did not become results |
 //! | `reuse`, `recall` | recorded results in the place of executions; the nodes that rest on withdrawn results |
 //! | `status` | the status that people and programs see |
 
@@ -33,6 +35,7 @@ mod apply;
 mod approval_request;
 mod attempt;
 mod call_budget;
+mod candidates;
 mod change;
 mod compensation;
 mod completion;
@@ -44,6 +47,7 @@ mod dispatch;
 mod downstream;
 mod entering;
 mod fold;
+mod fork;
 mod goal;
 mod human;
 mod input;
@@ -80,6 +84,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use abandoned_work::AbandonedWork;
 pub use apply::IllegalStep;
 pub use approval_request::{ApprovalRequest, ApprovalTest};
+pub use candidates::{CANDIDATES_MAX, Candidate, CandidateReason, Candidates, refused_candidate};
 pub use compensation::{UndoError, UndoReport, Undone};
 pub use completion::Completion;
 pub use crash_recovery::{CrashRecovery, RECOVERIES_MAX, RecoveryContext};
@@ -91,6 +96,7 @@ pub use diagnosis::{
 pub use downstream::DOWNSTREAM_MAX;
 pub use entering::ReadResult;
 pub use fold::{FoldedRun, ReadPlan, RunFold, RunFoldError};
+pub use fork::{FORK_RECORDS_MAX, ForkPrefix};
 pub use human::{AnswerError, ResolutionError};
 pub use input::{Canceller, Operation, Resolution, RunInput};
 pub use inputs::{AttemptInput, InputError, RefDigests, resolve};

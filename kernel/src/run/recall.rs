@@ -78,6 +78,16 @@ impl<'a> Origins<'a> {
                     ReuseDecision::Edited { .. } | ReuseDecision::Recomputed(_) => {}
                 }
             }
+            Event::Forked(forked) => {
+                for (node, place) in &forked.done {
+                    self.bound.extend(place.map(|place| (node.clone(), place)));
+                    self.kept.insert(node.clone(), forked.from);
+                    if matches!(self.what, Withdrawn::Result { run, node: of, .. } if *run == forked.from && of == node)
+                    {
+                        self.withdrawn.insert(node.clone());
+                    }
+                }
+            }
             // Calls without a record for reuse, such as effects, are known by the verdict on them.
             Event::GateVerdict(verdict) if verdict.answer == GateAnswer::Allow => {
                 let is_meant = |(key, value): (&String, &Value)| match key.as_str() {

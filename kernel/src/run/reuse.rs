@@ -15,7 +15,7 @@ use crate::event::{
 use crate::id::{Digest, NodeId, RunId};
 use crate::json::{self, Json, JsonError};
 use crate::lineage::{Manifest, Material, Repetition};
-use crate::plan::{Approval, Kind, Node};
+use crate::plan::{Approval, Effect, Freshness, Kind, Node};
 use crate::run::{NodeState, TransitionReason};
 
 impl Run {
@@ -24,17 +24,23 @@ impl Run {
         self.reuse.as_ref()
     }
 
-    /// True if results of the node may be recorded and looked up: the run takes part in reuse, the node only computes or
-    /// asks a model, and no person decides about the node. Nodes of a goal run are never reusable, because each follows
-    /// from earlier answers.
+    /// True if a recorded result may stand in for the node: its results are recorded, and no source has to be asked first.
     pub fn is_reusable(&self, node: &Node) -> bool {
+        self.is_recorded(node) && repetition(node).allows_reuse()
+    }
+
+    /// True if results of the node are recorded: the run takes part in reuse, the node only computes, asks a model, or reads
+    /// under a policy of freshness, and no person decides about the node. Nodes of a goal run are never recorded, because each
+    /// follows from earlier answers.
+    pub fn is_recorded(&self, node: &Node) -> bool {
+        let is_read = node.reach().effect == Effect::Read && node.fresh.is_recorded();
         let is_watched =
             self.plan.policy.oversight.is_some() || node.asks_after() || node.approval != Approval::None;
         self.reuse.is_some()
             && self.goal.is_none()
             && matches!(node.kind, Kind::Tool | Kind::Model)
             && !is_watched
-            && repetition(node).allows_reuse()
+            && (is_read || repetition(node).allows_reuse())
     }
 
     /// Manifest of the work of an attempt. `refs` are the digests of [`Run::attempt_input`].
@@ -55,7 +61,7 @@ impl Run {
             params: &node.params,
             refs,
             receipts: &receipts,
-            world: None,
+            world: node.fresh.is_recorded().then_some(RECORDED),
         })
     }
 
@@ -114,14 +120,14 @@ impl Run {
         self.kept.get(node)
     }
 
-    /// Results of this run, `from`, that a repetition keeps although a record cannot stand in for them: effects, reads, answers of
-    /// people and of the outside. `changed` are the nodes that the change reaches; they keep nothing.
+    /// Results of this run, `from`, that a repetition keeps although a record might not stand in for them: effects, reads of any age,
+    /// answers of people and of the outside. `changed` are the nodes that the change reaches; they keep nothing.
     pub fn results_to_keep(&self, from: RunId, changed: &BTreeSet<NodeId>) -> Vec<ResultKept> {
         let undone = self.undone();
         let is_kept = |node: &Node| {
             !node.is_undo()
                 && !matches!(node.kind, Kind::Aggregator | Kind::Collector)
-                && !self.is_reusable(node)
+                && (!self.is_reusable(node) || node.reach().effect == Effect::Read)
                 && !changed.contains(&node.id)
                 && !undone.contains(&node.id)
         };
@@ -170,10 +176,20 @@ impl Decision<'_, '_, '_> {
     }
 }
 
-/// The node's declarations about repeating its work. No read of a plan names the world state that it saw.
+/// World token of all recorded reads. Their policies bound the age of the record instead ([0053]).
+///
+/// [0053]: https://github.com/ostler-os/ostler/blob/main/docs/decisions/0053-freshness-bounds-the-age-of-a-read.md
+const RECORDED: &str = "recorded";
+
+/// The node's declarations about repeating its work.
 pub fn repetition(node: &Node) -> Repetition {
     let class = node.reach();
-    Repetition { effect: class.effect, idem: class.idem, reusable: false, has_world: false }
+    let age_max = match node.fresh {
+        Freshness::Within(most) => Some(most),
+        Freshness::Always | Freshness::Never | Freshness::Etag => None,
+    };
+    let has_world = node.fresh.allows_reuse();
+    Repetition { effect: class.effect, idem: class.idem, reusable: false, has_world, age_max }
 }
 
 /// Canonical text of the node's contract.

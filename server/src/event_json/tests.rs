@@ -3,10 +3,10 @@ use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, Weights};
 use ostler_kernel::event::{
     AttemptIntent, AttemptProgress, AttemptRef, CallReserved, CallSettled, CallTerms, ChangeCause, Directive,
-    Evaluated, Exposure, Failure, Fresh, GateAnswer, GateDecision, GateVerdict, HumanAnswer, HumanRequest,
-    HumanRequestKind, NodeTransition, Output, Parent, PipelineRecord, PlanRefusal, PlanVersion, Published,
-    RecordPlace, ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer,
-    TimerKind,
+    Evaluated, Exposure, Failure, Forked, Fresh, GateAnswer, GateDecision, GateVerdict, HumanAnswer,
+    HumanRequest, HumanRequestKind, NodeTransition, Output, Parent, PipelineRecord, PlanRefusal, PlanVersion,
+    Published, RecordPlace, RefusedOutput, ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent,
+    StepKey, StepResult, Timer, TimerKind,
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
@@ -114,6 +114,18 @@ fn run_records() -> Vec<Event> {
             by: "ann".to_owned(),
         })),
         Event::GrantRevoked { client: "acme".into(), grant: "g1".to_owned(), by: "ann".to_owned() },
+        Event::Forked(Box::new(Forked {
+            from: run(),
+            at: 9,
+            done: vec![("a".into(), None)],
+            by: "ann".to_owned(),
+        })),
+        Event::CandidateKept(Box::new(RefusedOutput {
+            node: "a".into(),
+            attempt: 1,
+            why: "no".to_owned(),
+            output: Output { artifact: Digest([1; 32]), bytes: 2, inline: None, directive: None },
+        })),
         retracted(Withdrawn::Result { run: RunId::default(), node: "a".into(), place: None }),
         retracted(Withdrawn::Executable(json_text(json!({"tool": "t"})))),
         Event::RetractionCarriedOut { client: "acme".into(), retraction: "w1".to_owned() },
@@ -320,10 +332,12 @@ fn records_of_runs_have_stable_json() {
         balance_deposited {"client":"acme","nano_usd":0,"tokens":-5,"used":{"nano_usd":900,"tokens":12}}
         caged {"attempt":1,"node":"a","rung":"landlock"}
         reuse_terms {"fresh":{"Nodes":["a"]}}
-        reuse_decided {"artifact":"0101010101010101010101010101010101010101010101010101010101010101","decision":"cut_off","from":{"run":"00000000-0000-0000-0000-000000000000","seq":7},"node":"a","recomputed":["b"],"reuse":"0303030303030303030303030303030303030303030303030303030303030303","sampled":true}
+        reuse_decided {"age_max_ms":null,"age_ms":null,"artifact":"0101010101010101010101010101010101010101010101010101010101010101","decision":"cut_off","from":{"run":"00000000-0000-0000-0000-000000000000","seq":7},"node":"a","recomputed":["b"],"reuse":"0303030303030303030303030303030303030303030303030303030303030303","sampled":true}
         reuse_decided {"decision":"recomputed","field":null,"node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303","why":"param.prompt","words":"prompt changed"}
         granted {"argv":["git"],"by":"ann","client":"acme","id":"g1","tool":"shell.run","until":7}
         grant_revoked {"by":"ann","client":"acme","grant":"g1"}
+        forked {"at":9,"by":"ann","done":[["a",null]],"from":"0198f3c2-0000-7000-8000-000000000001"}
+        candidate_kept {"artifact":"0101010101010101010101010101010101010101010101010101010101010101","attempt":1,"bytes":2,"node":"a","why":"no"}
         retracted {"by":"ann","client":"acme","id":"w1","node":"a","record":null,"run":"00000000-0000-0000-0000-000000000000","withdrawn":"result"}
         retracted {"by":"ann","client":"acme","executable":{"tool":"t"},"id":"w1","withdrawn":"executable"}
         retraction_carried_out {"client":"acme","retraction":"w1"}

@@ -1,10 +1,13 @@
 //! Runs that repeat a run, and the invoice of an edit.
 
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
 use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::run::{ModelUsage, Recomputation, RecomputationCause, Spent};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The body of `POST /v1/runs/{id}/rerun` and of `POST /v1/runs/{id}/rerun/invoice`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -16,6 +19,17 @@ pub struct RerunRequest {
     /// The plan in the place of that of the run, whose edits stay; absent: the same plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanDraft>,
+}
+
+/// The body of `POST /v1/runs/{id}/fork`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForkRequest {
+    /// The last record to take over.
+    pub at: NonZeroU64,
+    /// New values of parameters of nodes that have not started by then: node, parameter, value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, Map<String, Value>>,
 }
 
 /// The body of `POST /v1/runs/{id}/nodes/{node}/edit` and `.../invoice`.

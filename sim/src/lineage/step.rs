@@ -108,6 +108,7 @@ impl Step {
 
     pub(super) fn repetition(&self, world: Option<&str>) -> Repetition {
         Repetition {
+            age_max: None,
             effect: self.effect,
             idem: self.idem,
             reusable: self.reusable,

@@ -12,9 +12,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, answer, approvals, approve, artifact, ask, audit, cancel, chat, check, checkpoint, client,
-    complete, completions, credit, diff, doctor, edit, evaluate, events, experiment, explain, export, gc,
-    help, interject, lineage, lockdown, logs, man, market, mcp, models, operator, pipeline, plans, policy,
-    ps, release, rerun, resolve, resume, retract, run, show, simulate, skip, spawn, top, undo,
+    complete, completions, credit, diff, doctor, edit, evaluate, events, experiment, explain, export, fork,
+    gc, help, interject, lineage, lockdown, logs, man, market, mcp, models, operator, pipeline, plans,
+    policy, ps, release, rerun, resolve, resume, retract, run, show, simulate, skip, spawn, top, undo,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -183,6 +183,15 @@ enum Command {
         after_help = "Examples:\n  ostler edit @last criteria --file criteria.json\n  ostler edit @last criteria --file criteria.txt --text --dry-run"
     )]
     Edit(edit::EditArgs),
+    /// Continue a run from one of its earlier records, in a new run
+    ///
+    /// The new run has the plan as it was then. What was executed by then keeps its result and is not executed
+    /// again; attempts that were changing the world are in doubt, and wait for `ostler resolve`; everything
+    /// later is executed anew. --set gives other parameters to nodes that had not started.
+    #[command(
+        after_help = "Examples:\n  ostler fork @last --at 12\n  ostler fork @last --at 12 --set memo.prompt='Be brief.'"
+    )]
+    Fork(fork::ForkArgs),
     /// Explain why nodes were reused, executed again, or did not run
     ///
     /// For each node: its state, and the first difference to the last time, the record that stood in, or the
@@ -215,8 +224,11 @@ enum Command {
     #[command(after_help = "Example:\n  ostler diff 0198f3c2 @last")]
     Diff(diff::DiffArgs),
     /// Print the result of a node
+    ///
+    /// Outputs that the contract or a person refused, and late ones, are kept as candidates. Nothing uses them;
+    /// --candidates lists them.
     #[command(
-        after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md"
+        after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md\n  ostler artifact @last/report --candidates"
     )]
     Artifact(artifact::ArtifactArgs),
     /// List the approvals that wait for a person, in all runs
@@ -524,6 +536,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Show(args) => show::show(&globals, args).await,
         Command::Rerun(args) => rerun::rerun(&globals, args).await,
         Command::Edit(args) => edit::edit(&globals, args).await,
+        Command::Fork(args) => fork::fork(&globals, args).await,
         Command::Lineage(args) => lineage::lineage(&globals, args).await,
         Command::Retract(args) => retract::retract(&globals, args).await,
         Command::Diff(args) => diff::diff(&globals, args).await,

@@ -1,16 +1,20 @@
 //! `ostler artifact`.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, ETAG};
+use ostler_server::wire::{CandidateList, CandidateRow};
 use serde_json::{Value, json};
 
 use crate::cli::arguments::Globals;
+use crate::cli::arguments::values::positive_integer;
 use crate::cli::exit::{Failure, code};
-use crate::cli::output::cells::harmless_lines;
-use crate::cli::output::terminal::Out;
+use crate::cli::output::cells::{harmless_line, harmless_lines};
+use crate::cli::output::terminal::{Out, status_line, tagged};
+use crate::cli::output::units;
 use crate::cli::session::api_client::{path_segment, read_body};
 use crate::cli::session::{AccessMode, Session};
 
@@ -22,6 +26,12 @@ pub(crate) struct ArtifactArgs {
     /// Part of a JSON result, as keys and indices separated by dots; text is printed as is
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
+    /// List the outputs that did not become the result: refused by the contract or by a person, or late
+    #[arg(long, conflicts_with_all = ["path", "candidate"])]
+    candidates: bool,
+    /// Print the output of this attempt, which did not become the result
+    #[arg(long, value_name = "ATTEMPT", value_parser = positive_integer)]
+    candidate: Option<NonZeroU64>,
 }
 
 pub(crate) async fn artifact(globals: &Globals, args: ArtifactArgs) -> Result<u8, Failure> {
@@ -32,7 +42,16 @@ pub(crate) async fn artifact(globals: &Globals, args: ArtifactArgs) -> Result<u8
         return Err(Failure::invalid(format!("{:?}: not RUN/NODE, such as @last/report", args.name)));
     };
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-    let printed = print_artifact(&mut session, globals, run, node, args.path.as_deref(), &mut out).await;
+    let of_node = format!("/v1/runs/{}/nodes/{}", path_segment(run), path_segment(node));
+    let printed = if args.candidates {
+        print_candidates(&mut session, globals, &format!("{of_node}/candidates"), &mut out).await
+    } else {
+        let place = match args.candidate {
+            Some(attempt) => format!("{of_node}/candidates/{attempt}"),
+            None => format!("{of_node}/artifact"),
+        };
+        print_artifact(&mut session, globals, node, &place, args.path.as_deref(), &mut out).await
+    };
     session.stop().await;
     printed.map(|()| code::SUCCEEDED)
 }
@@ -40,14 +59,13 @@ pub(crate) async fn artifact(globals: &Globals, args: ArtifactArgs) -> Result<u8
 async fn print_artifact(
     session: &mut Session,
     globals: &Globals,
-    run: &str,
     node: &str,
+    place: &str,
     path: Option<&str>,
     out: &mut Out,
 ) -> Result<(), Failure> {
-    let place = format!("/v1/runs/{}/nodes/{}/artifact", path_segment(run), path_segment(node));
     let read = session.with_retry(true, async |client| {
-        let (head, body) = client.request(Method::GET, &place, "*/*", None).await?.into_parts();
+        let (head, body) = client.request(Method::GET, place, "*/*", None).await?.into_parts();
         Ok((head.headers, read_body(body).await?))
     });
     let (headers, mut content) = read.await?;
@@ -74,6 +92,39 @@ async fn print_artifact(
         out.line(text.strip_suffix('\n').unwrap_or(&text));
     } else {
         out.raw(&content);
+    }
+    Ok(())
+}
+
+async fn print_candidates(
+    session: &mut Session,
+    globals: &Globals,
+    place: &str,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let list: CandidateList = session.get(place).await?;
+    for candidate in &list.candidates {
+        if globals.json {
+            out.json(&tagged("candidate", candidate));
+            continue;
+        }
+        let CandidateRow { attempt, reason, detail, bytes, .. } = candidate;
+        let why = match reason.as_str() {
+            "contract_refused" => "refused by the contract",
+            "rejected" => "rejected",
+            "unapproved" => "never approved",
+            "late" => "late: the node had moved on",
+            other => other,
+        };
+        let detail = match (reason.as_str(), detail) {
+            ("rejected", Some(by)) => format!(" {by}"),
+            (_, Some(detail)) => format!(": {detail}"),
+            (_, None) => String::new(),
+        };
+        out.line(harmless_line(&format!("attempt {attempt}  {}  {why}{detail}", units::bytes(*bytes))));
+    }
+    if list.candidates.is_empty() && !globals.json {
+        status_line(format!("{} has no candidates", list.node));
     }
     Ok(())
 }

@@ -66,6 +66,8 @@ pub(super) struct Fates {
     /// The run takes part in reuse.
     takes_part: bool,
     changes: Changes,
+    /// The run that this one continues, and the nodes that were executed by then.
+    forked: Option<(String, BTreeSet<String>)>,
 }
 
 impl View for Fates {
@@ -90,6 +92,11 @@ impl View for Fates {
                     named.as_array().is_some_and(|named| named.iter().any(|name| name == node.as_str()));
                 fate.is_fresh = everything || named;
             }
+        }
+        if line.kind == "forked" {
+            let done = body["done"].as_array().into_iter().flatten();
+            let done = done.filter_map(|done| done[0].as_str().map(str::to_owned)).collect();
+            self.forked = Some((body["from"].as_str().unwrap_or_default().to_owned(), done));
         }
         let Some(fate) = body["node"].as_str().and_then(|node| self.nodes.get_mut(node)) else { return };
         let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
@@ -116,7 +123,10 @@ impl View for Fates {
 
 impl Fates {
     /// The reason for the state of a node, in words.
-    pub(super) fn why(&self, fate: &NodeFate) -> String {
+    pub(super) fn why(&self, node: &str, fate: &NodeFate) -> String {
+        if let Some((from, _)) = self.forked.as_ref().filter(|(_, done)| done.contains(node)) {
+            return format!("taken over from run {}", labels::short_id(from));
+        }
         let decided = || match &fate.decided {
             Some(decided) if decided["decision"] == "recomputed" => {
                 decided["words"].as_str().unwrap_or_default().to_owned()
@@ -216,7 +226,7 @@ async fn print_explanation(
     for (node, fate) in shown {
         let why = match &other {
             Some(other) => fates.difference(node, other),
-            None => fates.why(fate),
+            None => fates.why(node, fate),
         };
         let word = word(fate);
         if globals.json {

@@ -42,7 +42,7 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
     let (config, data) = load_settings(globals, Path::new("."))?;
     let nothing = no_runs_text(data.as_deref())?;
     let keep = args.older_than.or(config.retention.keep);
-    let retention = RetentionConfig { keep }.policy(SystemTime::now());
+    let retention = RetentionConfig { keep, reuse: config.retention.reuse }.policy(SystemTime::now());
     let retention = RetentionPolicy { quarantined: args.quarantined, ..retention };
     let (garbage, holder) = match data {
         Some(data) if nothing.is_none() => collect(&data, retention, args.apply)?,
@@ -56,6 +56,7 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
             "held": holder.is_some(),
             "runs": garbage.runs,
             "quarantined": garbage.quarantined,
+            "kept_for_reuse": garbage.kept_for_reuse,
             "pipeline_events": garbage.pipeline_events,
             "stage_records": garbage.stage_records,
             "journal_bytes_before": garbage.journal_bytes_before,
@@ -74,6 +75,10 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     }
     print(&garbage, args.apply, holder.is_some(), &mut out);
+    if garbage.kept_for_reuse > 0 {
+        let runs = plural(garbage.kept_for_reuse, "expired run");
+        status_line(format!("{runs} kept, because reuse may need the results: `reuse` in [retention]"));
+    }
     if let Some(holder) = holder {
         status_line(format!("the folder is held by {holder}; --apply needs that process to have ended"));
     }

@@ -24,6 +24,7 @@ pub(crate) mod events;
 pub(crate) mod experiment;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod fork;
 pub(crate) mod gc;
 pub(crate) mod help;
 pub(crate) mod interject;

@@ -10,7 +10,7 @@ use crate::cli::output::cells::harmless_line;
 use crate::cli::output::terminal::Out;
 
 /// Codes of executions without anything to compare with.
-pub(crate) const NO_CHANGE: [&str; 2] = ["no_record", "not_reusable"];
+pub(crate) const NO_CHANGE: [&str; 3] = ["no_record", "not_reusable", "not_modified"];
 
 /// The change of each node.
 #[derive(Debug, Default)]
@@ -63,6 +63,7 @@ impl Changes {
         match (text("decision"), text("why")) {
             ("edited", _) => ChangeKind::Edited(format!("edited by {}", text("author"))),
             ("recomputed", "not_reusable") => ChangeKind::Anew,
+            ("recomputed", "not_modified") => ChangeKind::Unchanged,
             ("recomputed", "no_record") => ChangeKind::Passes,
             ("recomputed", why) => match self.received(id, why) {
                 Some(from) => ChangeKind::Received(from),

@@ -1,6 +1,7 @@
 //! Texts for the identifiers that records and the API use. `--json` output keeps the identifiers.
 
 use ostler_kernel::gate::DenialCode;
+use ostler_kernel::lineage::span;
 use ostler_server::wire::ClientTier;
 use serde_json::Value;
 
@@ -88,7 +89,11 @@ pub(crate) fn reuse(decided: &Value) -> String {
         _ => format!("from run {run}"),
     };
     match decided["decision"].as_str().unwrap_or_default() {
-        "reused" => origin,
+        "reused" => match (decided["age_ms"].as_i64(), decided["age_max_ms"].as_i64()) {
+            (Some(age), Some(most)) => format!("{origin}; read {} ago, fresh for {}", span(age), span(most)),
+            (Some(age), None) => format!("{origin}; read {} ago", span(age)),
+            (None, _) => origin,
+        },
         "kept" => format!("{origin}, which the change does not reach"),
         "edited" => {
             let stale = if decided["stale"] == true { "; its inputs have changed since" } else { "" };
@@ -102,6 +107,7 @@ pub(crate) fn reuse(decided: &Value) -> String {
         }
         _ => match decided["why"].as_str().unwrap_or_default() {
             "" | "no_record" | "not_reusable" => String::new(),
+            "not_modified" => decided["words"].as_str().unwrap_or_default().to_owned(),
             _ => format!("recomputed: {}", decided["words"].as_str().unwrap_or_default()),
         },
     }

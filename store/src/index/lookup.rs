@@ -1,6 +1,7 @@
 //! Reading the index.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::ops::Bound;
 
 use ostler_kernel::event::RecordPlace;
@@ -168,6 +169,17 @@ impl Index {
     pub(crate) fn record(&self, key: Digest) -> Result<Option<RecordPlace>, IndexError> {
         let bytes = self.get(RECORDS, &key.0)?;
         bytes.map(|bytes| codec::decode_row(&bytes).map_err(index_error)).transpose()
+    }
+
+    /// The runs with a recorded result that is the newest of its work, or of its node.
+    pub(crate) fn recorded_runs(&self) -> Result<HashSet<RunId>, IndexError> {
+        let mut runs = HashSet::new();
+        self.range(RECORDS, ALL, |_, value| {
+            let place: RecordPlace = codec::decode_row(value).map_err(index_error)?;
+            runs.insert(place.run);
+            Ok(true)
+        })?;
+        Ok(runs)
     }
 
     pub(crate) fn accounts(&self) -> Result<Vec<AccountRow>, IndexError> {

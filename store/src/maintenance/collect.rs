@@ -11,7 +11,7 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::{Digest, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::market::{Job, MarketStep};
-use ostler_kernel::port::{RunRowStatus, StreamId};
+use ostler_kernel::port::{RunRow, RunRowStatus, StreamId};
 
 use super::artifact_refs::artifacts;
 use super::atomic_replace::{self, AtomicReplace};
@@ -35,6 +35,7 @@ use crate::options::RetentionPolicy;
 pub(crate) struct Collected {
     pub(crate) runs: Vec<RunId>,
     pub(crate) quarantined: Vec<RunId>,
+    pub(crate) kept_for_reuse: usize,
     pub(crate) stage_records: u64,
     pub(crate) bytes: Rewritten,
     pub(crate) needed: HashSet<Digest>,
@@ -89,15 +90,16 @@ pub(crate) fn collect(
         if removal.is_empty() { Rewritten { bytes_after: bytes.bytes_before, ..bytes } } else { bytes };
     let open = survey.tables.runs.values().filter(|row| !matches!(row.status, RunRowStatus::Closed(_)));
     let oldest_open_ms = open.map(|row| row.opened_ms).min();
-    let stage_records = removal.compaction.record_count();
+    let (stage_records, kept_for_reuse) = (removal.compaction.record_count(), removal.kept_for_reuse);
     let is_kept = |run: &&RunId| !removal.runs.contains(run) && !removal.quarantined.contains(run);
     let kept = survey.tables.runs.keys().chain(quarantine.keys()).filter(is_kept).copied().collect();
     let (runs, quarantined) = (removal.runs.into_iter().collect(), removal.quarantined.into_iter().collect());
-    Ok(Collected { runs, quarantined, stage_records, bytes, needed, kept, oldest_open_ms })
+    Ok(Collected { runs, quarantined, kept_for_reuse, stage_records, bytes, needed, kept, oldest_open_ms })
 }
 
 struct Removal {
     runs: HashSet<RunId>,
+    kept_for_reuse: usize,
     quarantined: HashSet<RunId>,
     job_plans: HashSet<RunId>,
     clients: HashSet<StreamId>,
@@ -106,20 +108,26 @@ struct Removal {
 
 impl Removal {
     fn plan(survey: &Survey, quarantine: &Quarantine, retention: RetentionPolicy) -> Removal {
+        let reusable: HashSet<RunId> = match retention.spares_reusable() {
+            true => survey.tables.records.values().map(|row| row.place.run).collect(),
+            false => HashSet::new(),
+        };
         let rows = survey.tables.runs.values();
-        let expired = rows.filter(|row| {
+        let due = rows.filter(|row| {
             !quarantine.contains_key(&row.run)
-                && retention.has_expired(row)
+                && retention.has_expired(row, false)
                 && !is_awaited(survey, quarantine, row.run)
         });
-        let runs: HashSet<RunId> = expired.map(|row| row.run).collect();
+        let (expired, spared): (Vec<&RunRow>, Vec<&RunRow>) =
+            due.partition(|row| retention.has_expired(row, reusable.contains(&row.run)));
+        let (runs, kept_for_reuse) = (expired.iter().map(|row| row.run).collect(), spared.len());
         let quarantined: HashSet<RunId> =
             quarantine.keys().filter(|_| retention.quarantined).copied().collect();
         let job_plans = removable_job_plans(survey, &runs, retention);
         let clients = job_plans.iter().map(|job| survey.obligations.ended_jobs[job].0).collect();
         let is_anyway = !(runs.is_empty() && quarantined.is_empty() && job_plans.is_empty());
         let compaction = survey.pipelines.plan(is_anyway, |stream| survey.last_seq(stream));
-        Removal { runs, quarantined, job_plans, clients, compaction }
+        Removal { runs, kept_for_reuse, quarantined, job_plans, clients, compaction }
     }
 
     fn is_empty(&self) -> bool {

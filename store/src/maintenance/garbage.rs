@@ -1,10 +1,12 @@
 //! Collecting garbage in a data folder: expired runs in the journal, then artifacts no record names.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use ostler_kernel::id::RunId;
+use ostler_kernel::port::RunRow;
 
 use super::atomic_replace;
 use super::collect::{Collected, collect};
@@ -31,6 +33,8 @@ pub struct Garbage {
     pub runs: Vec<RunId>,
     /// Quarantined runs, ascending.
     pub quarantined: Vec<RunId>,
+    /// Number of expired runs that stay, because reuse may need their results.
+    pub kept_for_reuse: usize,
     /// Events of pipelines over their quota.
     pub pipeline_events: u64,
     /// Superseded records of pipeline stages.
@@ -58,7 +62,9 @@ pub struct Garbage {
 pub(crate) fn worthwhile(index: &Index, retention: RetentionPolicy) -> Option<RetentionPolicy> {
     retention.closed_before_ms?;
     let rows = index.runs(false).ok()?;
-    let count = rows.iter().filter(|row| retention.has_expired(row)).count();
+    let reusable = if retention.spares_reusable() { index.recorded_runs().ok()? } else { HashSet::new() };
+    let has_expired = |row: &&RunRow| retention.has_expired(row, reusable.contains(&row.run));
+    let count = rows.iter().filter(has_expired).count();
     (count > 0 && (count >= EXPIRED_RUNS_MAX || 2 * count >= rows.len())).then_some(retention)
 }
 
@@ -124,6 +130,7 @@ fn garbage_of(
     let mut garbage = Garbage {
         pipeline_events: collected.bytes.events,
         stage_records: collected.stage_records,
+        kept_for_reuse: collected.kept_for_reuse,
         journal_bytes_before: collected.bytes.bytes_before,
         journal_bytes_after: collected.bytes.bytes_after,
         ..Garbage::default()

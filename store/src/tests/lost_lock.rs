@@ -65,7 +65,8 @@ fn check_taken_over(prepare: impl Fn(&Path), act: impl Fn(&Path, &(HeldLock, u64
 
 #[test]
 fn a_folder_taken_over_meanwhile_is_not_collected() {
-    let retention = RetentionPolicy { closed_before_ms: Some(100), quarantined: false };
+    let retention =
+        RetentionPolicy { closed_before_ms: Some(100), quarantined: false, ..RetentionPolicy::default() };
     check_taken_over(
         |_| {},
         |path, (lock, epoch)| {

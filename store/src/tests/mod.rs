@@ -183,7 +183,11 @@ fn files(disk: &FaultyDisk) -> SegmentFiles {
 }
 
 fn before(closed_before_ms: i64) -> RetentionPolicy {
-    RetentionPolicy { closed_before_ms: Some(closed_before_ms), quarantined: false }
+    RetentionPolicy {
+        closed_before_ms: Some(closed_before_ms),
+        quarantined: false,
+        ..RetentionPolicy::default()
+    }
 }
 
 fn repaired(disk: &FaultyDisk) -> std::io::Result<Findings> {

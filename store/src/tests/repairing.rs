@@ -136,7 +136,8 @@ fn a_list_that_is_damaged_is_made_anew_from_what_is_left_of_the_runs() {
     for id in &moved {
         assert!(matches!(found.runs[id].0.status, RunRowStatus::Quarantined(_)), "{id}");
     }
-    let retention = RetentionPolicy { closed_before_ms: None, quarantined: true };
+    let retention =
+        RetentionPolicy { closed_before_ms: None, quarantined: true, ..RetentionPolicy::default() };
     let gone = collect(&files(&disk), retention, 0, 4096, Some(&mut || Ok(()))).unwrap();
     assert_eq!(gone.quarantined.into_iter().collect::<BTreeSet<_>>(), moved);
     let names = disk.list().unwrap();

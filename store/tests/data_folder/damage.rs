@@ -42,7 +42,11 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
         let OpenError::Damaged { damages, .. } = &refused else { panic!("{what}: {refused}") };
         assert!(damages.iter().any(|damage| damage.what.contains("the end is missing")), "{what}: {refused}");
         // Collecting is refused too.
-        let retention = RetentionPolicy { closed_before_ms: Some(i64::MAX), quarantined: false };
+        let retention = RetentionPolicy {
+            closed_before_ms: Some(i64::MAX),
+            quarantined: false,
+            ..RetentionPolicy::default()
+        };
         for removed in [
             Store::open_with(&lost, Options { retention, ..small() }).map(drop),
             Store::collect(&lost, retention, false).map(drop),
@@ -214,7 +218,11 @@ fn all_segments_of_a_journal_share_an_identity_also_after_reopening_and_a_collec
     let count = segments(&path).len() + 1;
     fill_others(&path, count);
     assert!(count > 2 && identities().iter().all(|own| *own == identity));
-    let retention = RetentionPolicy { closed_before_ms: Some(i64::MAX), quarantined: false };
+    let retention = RetentionPolicy {
+        closed_before_ms: Some(i64::MAX),
+        quarantined: false,
+        ..RetentionPolicy::default()
+    };
     Store::collect(&path, retention, true).unwrap();
     assert!(segments(&path).len() < count && identities().iter().all(|own| *own == identity));
 }

@@ -150,6 +150,7 @@ impl ProgramContext {
             repeatable: true,
             origin: CallOrigin { role: "executor".to_owned(), node: None, ordinal: 1, refusals: 0 },
             attempt: Arc::<CallLog>::clone(&log),
+            recorded: None,
         };
         let answer = called.call(permit, context).await?;
         log.answered(&params, &answer);

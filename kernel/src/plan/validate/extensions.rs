@@ -1,4 +1,4 @@
-//! Rules V28 to V31 for guards, expansion, waits and undo, and the parts of V03, V11, V17 (references), V20 (tools), V08,
+//! Rules V28 to V31 and V34 for guards, expansion, waits, undo and freshness, and the parts of V03, V11, V17 (references), V20 (tools), V08,
 //! V09 and V16 (contracts) that concern these features. Normalisation reports malformed fields.
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
@@ -20,6 +20,7 @@ pub(super) fn check(
     sources(indexed, at, context, faults);
     expansion(indexed, at, faults);
     wait(node, &|| indexed.place(at), faults);
+    freshness(indexed, at, faults);
     if context.settings.real_run && node.kind == Kind::Wait {
         faults.extend(wait_rules(node, &|| indexed.place(at)));
     }
@@ -92,6 +93,30 @@ fn expansion(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>)
         let detail = format!("the id of a child, such as {longest}, has more than {NAME_BYTES_MAX} bytes");
         fault(detail, "shorten the id of the node", "id");
     }
+}
+
+/// V34.
+fn freshness(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
+    let node = &indexed.plan.nodes[at];
+    if !node.fresh.is_recorded() {
+        return;
+    }
+    let is_asked =
+        node.approval != Approval::None || node.asks_after() || indexed.plan.policy.oversight.is_some();
+    let (detail, help) = if node.kind != Kind::Tool || node.effect == Effect::None {
+        let detail = "fresh is about reads, and this node reads nothing outside of the run";
+        (detail, "remove `fresh`: results of such nodes are reused anyway")
+    } else if node.reach().effect != Effect::Read {
+        let detail = "fresh is about reads, and this node changes the world";
+        (detail, "remove `fresh`: what changes the world is done in each run")
+    } else if is_asked {
+        let detail = "fresh changes nothing: a person decides about each execution";
+        (detail, "remove `fresh`, or the approval and the rules for people")
+    } else {
+        return;
+    };
+    let place = indexed.place(at).key("fresh");
+    faults.push(Diagnostic::new(DiagnosticCode::V34, &node.id, detail.to_owned(), help).at(&place));
 }
 
 /// V29.

@@ -269,6 +269,7 @@ fn as_in_file(node: &Node, plain: NodeDraft, cx: &LearnContext<'_>) -> NodeDraft
         patches: (node.patches != 0).then_some(node.patches),
         approval: Some(node.approval).filter(|approval| *approval != Approval::None),
         human_timeout: node.human_timeout.map(HumanDuration::Millis),
+        fresh: node.fresh.written(),
         fallback: node.fallback.clone(),
         ..plain
     }

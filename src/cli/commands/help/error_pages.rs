@@ -80,6 +80,7 @@ const PAGES: &[(&str, &str)] = &[
     page!("V31"),
     page!("V32"),
     page!("V33"),
+    page!("V34"),
     page!("W01"),
     page!("W03"),
     page!("W04"),

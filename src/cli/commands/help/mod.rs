@@ -54,6 +54,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "plans",
             "rerun",
             "edit",
+            "fork",
             "resume",
             "checkpoint",
             "interject",

@@ -212,6 +212,12 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.push(changed_field());
     let labels = ["private".to_owned(), "secret".to_owned()].into();
     samples.push(Event::Exposed(Box::new(Exposure { labels, strangers: true, private: false })));
+    samples.extend(reads());
+    let done = vec![(node(), Some(RecordPlace { run: run(), seq: 7 })), ("b".into(), None)];
+    samples.push(Event::Forked(Box::new(Forked { from: run(), at: 9, done, by: "ann".into() })));
+    let output = Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+    let refused = RefusedOutput { node: node(), attempt: 2, why: "contract[0]".into(), output };
+    samples.push(Event::CandidateKept(Box::new(refused)));
     samples
 }
 
@@ -290,6 +296,19 @@ fn reuse() -> Vec<Event> {
         output: output(),
     })));
     samples
+}
+
+fn reads() -> Vec<Event> {
+    let decided =
+        |decision| Event::ReuseDecided(Box::new(ReuseDecided { node: node(), reuse: None, decision }));
+    let reused = |most| {
+        let output = Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+        let (basis, from) = (ReuseBasis::Fresh { age: 40_000, most }, RecordPlace { run: run(), seq: 7 });
+        decided(ReuseDecision::Reused(ReusedResult { basis, from, output, sampled: false }))
+    };
+    let reasons = [Reason::Expired { ago: 1_000 }, Reason::NotModified];
+    let executed = reasons.map(|reason| decided(ReuseDecision::Recomputed(reason)));
+    [reused(None), reused(Some(600_000))].into_iter().chain(executed).collect()
 }
 
 fn changed_field() -> Event {

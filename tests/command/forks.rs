@@ -1,0 +1,105 @@
+//! `ostler fork`.
+
+use serde_json::Value;
+
+use super::approvals::world as approvals_world;
+use super::world::World;
+
+/// A write, and what comes after it.
+const PLAN: &str = r#"
+id: forked
+nodes:
+  - {id: text, tool: text.render, params: {template: "hello", values: {}}}
+  - {id: act, tool: shell.run, params: {argv: [sh, -c, "echo acted >> log"]}, deps: [text], timeout: 20s}
+  - {id: then, tool: text.render, params: {template: "one", values: {}}, deps: [act]}
+"#;
+
+/// Killed during the node.
+const DOUBT: &str = r#"
+id: doubt
+nodes:
+  - {id: act, tool: shell.run, params: {argv: [sh, -c, "echo acted >> log; exec sleep 4"]}, timeout: 20s}
+  - {id: then, tool: text.render, params: {template: "one", values: {}}, deps: [act]}
+"#;
+
+/// A write, and what comes after a person's yes.
+const ASKS: &str = r#"
+id: asked
+nodes:
+  - {id: act, tool: shell.run, params: {argv: [sh, -c, "echo acted >> log"]}, timeout: 20s}
+  - {id: yes, kind: human_approval, deps: [act], human_timeout: 1h}
+  - {id: then, tool: text.render, params: {template: "one", values: {}}, deps: ["yes"]}
+"#;
+
+fn world() -> World {
+    let world = approvals_world();
+    world.file("forked.yaml", PLAN).file("doubt.yaml", DOUBT).file("asked.yaml", ASKS);
+    world
+}
+
+/// Number of the last record that satisfies `is`.
+fn record(world: &World, is: impl Fn(&Value) -> bool) -> u64 {
+    let lines = world.ostler("events @last --json").exits(0).lines();
+    lines.iter().rev().find(|line| is(line)).unwrap()["seq"].as_u64().unwrap()
+}
+
+fn executed(node: &'static str) -> impl Fn(&Value) -> bool {
+    move |line| line["body"]["node"] == node && line["body"]["to"] == "executed"
+}
+
+#[test]
+fn what_was_done_by_then_is_not_done_again_and_the_rest_is() {
+    let world = world();
+    world.ostler("run asked.yaml --workspace work --intent 2").exits(3);
+    let first = world.ostler("show @last --json").exits(0).lines()[0]["run"].as_str().unwrap().to_owned();
+    let at = record(&world, executed("act"));
+    world.ostler(&format!("fork @last --at {at} --set then.template=two")).exits(3);
+    // The question is open in the fork too.
+    let asked = world.ostler("approvals --json").exits(0).lines();
+    let asked = asked.iter().find(|asked| asked["run"] != first.as_str()).unwrap();
+    let digest = asked["digest"].as_str().unwrap();
+    world.ostler(&format!("approve @last yes --digest {digest}")).exits(0);
+    assert_eq!(world.work("log"), "acted\n", "the effect counts as done");
+    world.ostler("artifact @last/then --path text").exits(0).says("two");
+    world.ostler("explain @last act").exits(0).says("taken over from run");
+    // Nothing is paid twice.
+    world.ostler("doctor").exits(0);
+    // At the first record, everything comes after.
+    world.ostler(&format!("fork {first} --at 1")).exits(3);
+    assert_eq!(world.work("log"), "acted\nacted\n");
+}
+
+#[test]
+fn an_effect_under_way_at_that_record_is_in_doubt() {
+    let world = world();
+    let run = world.start("run doubt.yaml --workspace work --intent 2");
+    super::world::until("the program acts", || world.work("log") == "acted\n");
+    world.ostler("fork @last --at 1").exits(2).complains("is running");
+    run.signal("KILL");
+    assert_eq!(run.end().code, None);
+    let at = record(&world, |line| line["kind"] == "attempt_intent");
+    world.ostler(&format!("fork @last --at {at}")).exits(3).says("ostler resolve");
+    assert_eq!(world.work("log"), "acted\n");
+    world.file("done.json", r#"{"status": 0, "stderr": "", "stderr_bytes_left_out": 0, "stdout": "", "stdout_bytes_left_out": 0}"#);
+    world.ostler("resolve @last act --done done.json").exits(0);
+    assert_eq!(world.work("log"), "acted\n");
+}
+
+#[test]
+fn a_fork_that_cannot_be_made_is_told_and_opens_no_run() {
+    let world = world();
+    world.ostler("run forked.yaml --workspace work --intent 2").exits(0);
+    let last = record(&world, |_| true);
+    let runs = || world.ostler("ps --json").exits(0).lines().len();
+    let before = runs();
+    for (line, says) in [
+        (format!("fork @last --at {}", last + 1), "the records 1 to "),
+        ("fork @last --at 0".to_owned(), "1 or more"),
+        (format!("fork @last --at {last} --set then.template=two"), "had started by then"),
+        ("fork @last --at 1 --set nothing.n=1".to_owned(), "no node nothing"),
+        ("fork @last --at 1 --set then=1".to_owned(), "NODE.PARAM=VALUE"),
+    ] {
+        world.ostler(&line).exits(2).complains(says);
+    }
+    assert_eq!(runs(), before);
+}
