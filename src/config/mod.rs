@@ -144,6 +144,9 @@ pub struct Config {
     /// Text of the configuration file.
     #[serde(skip)]
     pub text: String,
+    /// The file was found, in a data folder or a workspace. To name one is a decision.
+    #[serde(skip)]
+    pub found: bool,
 }
 
 /// `[evaluation]`.
@@ -369,6 +372,26 @@ impl Config {
     /// The configuration of the built-in tools, with the cage of their programs.
     pub(crate) fn tool_config(&self) -> ToolConfig {
         ToolConfig { sandbox: self.cage_config(), ..self.tools.clone() }
+    }
+
+    /// Refuses a file that was found where a program of a step may have left it.
+    ///
+    /// # Errors
+    ///
+    /// What to do then; or the notes of where programs ran cannot be read.
+    pub fn check_origin(&self) -> Result<(), String> {
+        let Some(path) = self.path.as_ref().filter(|_| self.found) else { return Ok(()) };
+        let Some(workspaces) = user_folder().as_deref().map(Workspaces::at) else { return Ok(()) };
+        let trusted = workspaces.trusts(path, self.text.as_bytes());
+        let path = path.display();
+        match trusted {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!(
+                "configuration {path}: programs of steps ran where they could write it, so it may be theirs; read it, and if it is \
+                 yours: ostler policy accept {path}"
+            )),
+            Err(error) => Err(format!("configuration {path}: {error}")),
+        }
     }
 
     /// `[sandbox]` for every cage of this process: without what no program may see.

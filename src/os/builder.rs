@@ -325,7 +325,8 @@ impl OstlerBuilder {
         };
         tools.extend(self.tools);
         let path = self.config.path.clone().filter(|_| self.gate.is_none());
-        let policy_source = path.map(|path| ConfiguredPolicy { path, tools: tools.clone() });
+        let found = self.config.found;
+        let policy_source = path.map(|path| ConfiguredPolicy { path, found, tools: tools.clone() });
         let system = System::start(SystemConfig {
             journal: traced.journal,
             artifacts,

@@ -46,6 +46,8 @@ impl LockdownStore for LockdownFile {
 /// The policy of a configuration file.
 pub(super) struct ConfiguredPolicy {
     pub(super) path: PathBuf,
+    /// See [`Config::found`].
+    pub(super) found: bool,
     pub(super) tools: Vec<Arc<dyn Tool>>,
 }
 
@@ -53,6 +55,8 @@ impl PolicySource for ConfiguredPolicy {
     fn read(&self) -> Result<GatePolicy, String> {
         let names = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
         let config = Config::read_for(&self.path, &names).map_err(|error| error.to_string())?;
+        let config = Config { found: self.found, ..config };
+        config.check_origin()?;
         Ok(config.gate(&self.tools))
     }
 }

@@ -163,3 +163,22 @@ fn a_step_cannot_make_the_folder_where_accepting_is_noted() {
     let notes = std::fs::read_to_string(user.join("ostler/workspaces.json")).unwrap();
     assert!(notes.contains("/work"), "{notes}");
 }
+
+#[test]
+fn a_policy_that_a_step_of_another_run_leaves_is_not_put_in_force() {
+    let world = World::new();
+    std::fs::create_dir(world.path().join("work/sub")).unwrap();
+    world.file("work/sub/ostler.toml", "[retention]\n");
+    world.file("long.yaml", "id: long\nnodes:\n  - {id: nap, tool: time.sleep, params: {ms: 600000}}\n");
+    let mut holder = world.start("run long.yaml --workspace work/sub");
+    holder.until("opened: long");
+    world.ostler("policy reload").exits(0);
+    let leave = "echo '[policy]' > sub/ostler.toml";
+    run(&world, &[&["sh", "-c", leave]], &[], "--workspace work --intent 2 --data other").exits(0);
+    let told = world.ostler("policy reload").complains("ostler policy accept ");
+    assert_ne!(told.code, Some(0));
+    world.ostler("policy accept work/sub/ostler.toml").exits(0);
+    world.ostler("policy reload").exits(0);
+    holder.signal("TERM");
+    holder.end().exits(143);
+}

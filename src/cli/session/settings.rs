@@ -5,10 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ostler::config::{Config, ConfigError, StoreUrl};
-use ostler_drivers::cage::Workspaces;
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::plan::MODEL_DEFAULT;
-use ostler_server::user_folder;
 use ostler_store::Store;
 
 use crate::cli::arguments::Globals;
@@ -34,10 +32,8 @@ pub(crate) fn load_settings(
     let mut config = match &found {
         Some(path) => {
             let config = Config::read_for(path, &tools()).map_err(|error| refused(error, globals))?;
-            // Naming a file is a decision; finding one is none.
-            if globals.config.is_none() {
-                check_trust(path, &config.text)?;
-            }
+            let config = Config { found: globals.config.is_none(), ..config };
+            config.check_origin().map_err(Failure::invalid)?;
             config
         }
         None => Config::default(),
@@ -60,20 +56,6 @@ pub(crate) fn load_settings(
     let config =
         config.with_servers(data.as_deref()).map_err(|error| Failure::store(format!("MCP: {error}")))?;
     Ok((config, data))
-}
-
-/// Refuses a configuration that a program of a step may have left.
-fn check_trust(path: &Path, text: &str) -> Result<(), Failure> {
-    let Some(workspaces) = user_folder().as_deref().map(Workspaces::at) else { return Ok(()) };
-    let trusted = workspaces.trusts(path, text.as_bytes());
-    if trusted.map_err(|error| Failure::invalid(format!("configuration {}: {error}", path.display())))? {
-        return Ok(());
-    }
-    let path = path.display();
-    Err(Failure::invalid(format!(
-        "configuration {path}: programs of steps ran where they could write it, so it may be theirs; read it, and if it is yours: \
-         ostler policy accept {path}"
-    )))
 }
 
 /// Failure for the address of a store in the place of a data folder.
