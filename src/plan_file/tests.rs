@@ -649,7 +649,7 @@ fn a_line_that_is_too_long_shows_the_part_that_matters() {
     assert_eq!(file.findings.len(), 2, "{:?}", file.findings);
 }
 
-const LINE: usize = 240;
+const LINE: usize = 250;
 
 #[test]
 fn the_deepest_file_is_read_and_one_level_more_is_refused_on_a_small_stack() {

@@ -312,7 +312,7 @@ fn what_a_run_waits_behind_is_told_with_its_command() {
     for columns in [40, 80] {
         let page = Page { out: &Out::new(), columns, rows: ROWS_MIN, cuts_names: true };
         let lines = waiting_lines(&page, &summary, None, usize::MAX);
-        assert!(lines[0].ends_with("waits for a person: ostler show 1a2b3c4d5e6f"), "{columns}: {lines:?}");
+        assert!(lines[0].ends_with("waits for an answer: ostler show 1a2b3c4d5e6f"), "{columns}: {lines:?}");
     }
 }
 
