@@ -45,8 +45,8 @@ pub use output::{
 };
 pub use templates::TemplateStore;
 pub use tool::{
-    CALL_MARK, CallContext, OPERATOR_KEY, ParamProblem, PermittedTool, Tool, ToolResult, ToolSpec,
-    WorkspaceUse,
+    CALL_MARK, CallContext, MCP_PREFIX, OPERATOR_KEY, ParamProblem, PermittedTool, Tool, ToolResult,
+    ToolSpec, WorkspaceUse,
 };
 
 /// A boxed future that can move between threads.

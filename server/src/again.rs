@@ -137,6 +137,7 @@ impl From<ForkError> for Problem {
             ForkError::TooLong => (StatusCode::CONFLICT, "fork_too_long"),
             ForkError::Reference { .. } => (StatusCode::CONFLICT, "param_reference"),
             ForkError::Withdrawn(_) => (StatusCode::CONFLICT, "result_withdrawn"),
+            ForkError::Undone(_) => (StatusCode::CONFLICT, "effect_undone"),
             ForkError::Started(_) => (StatusCode::CONFLICT, "node_started"),
             ForkError::Plan(_) => (StatusCode::INTERNAL_SERVER_ERROR, "plan_unreadable"),
         };

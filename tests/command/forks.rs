@@ -103,3 +103,18 @@ fn a_fork_that_cannot_be_made_is_told_and_opens_no_run() {
     }
     assert_eq!(runs(), before);
 }
+
+#[test]
+fn an_effect_that_was_undone_since_does_not_count_as_done() {
+    let world = world();
+    world.file(
+        "undo.yaml",
+        "id: undo\nnodes:\n  - {id: act, tool: fs.write, params: {path: out, text: x, mode: create}, \
+         undo: {tool: fs.write, params: {path: out, text: gone, mode: replace}}}\n\
+         \x20 - {id: then, tool: text.render, params: {template: one}, deps: [act]}\n",
+    );
+    world.ostler("run undo.yaml --workspace work").exits(0);
+    let at = record(&world, executed("act"));
+    world.ostler("undo @last").exits(0);
+    world.ostler(&format!("fork @last --at {at}")).exits(2).complains("the effect of act was undone");
+}

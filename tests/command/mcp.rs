@@ -83,10 +83,12 @@ fn a_changed_tool_is_held_until_its_difference_is_accepted() {
     world.ostler(RUN).exits(0);
     world.file("changed", "");
     let answered = |answer: &str| {
-        world.ostler(RUN).exits(3);
-        let approvals = world.ostler("approvals").exits(0).says("and tells others").out;
+        let run = world.start(RUN);
+        until("the difference is shown", || world.ostler("approvals").out.contains("and tells others"));
+        let approvals = world.ostler("approvals").exits(0).out;
         let line = approvals.lines().find(|line| line.contains(answer)).unwrap();
-        world.ostler(line.split_once("ostler ").unwrap().1)
+        world.ostler(line.split_once("ostler ").unwrap().1).exits(0);
+        run.end()
     };
     answered("ostler reject ").exits(1).says("is held: it is described differently by its server");
     let asked = world.ostler("mcp accept x --config ostler.toml").exits(3);
@@ -114,10 +116,12 @@ fn a_changed_tool_is_held_until_its_difference_is_accepted() {
 fn a_question_of_a_server_waits_for_a_person() {
     let world = world("asks", "impact = 0", "say");
     world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
-    world.ostler(RUN).exits(3);
-    let approvals = world.ostler("approvals").exits(0).says("Really?").out;
+    let run = world.start(RUN);
+    until("the question is listed", || world.ostler("approvals").out.contains("Really?"));
+    let approvals = world.ostler("approvals").exits(0).out;
     let approve = approvals.lines().find(|line| line.contains("ostler approve ")).unwrap();
     world.ostler(approve.split_once("ostler ").unwrap().1).exits(0);
+    run.end().exits(0);
     let answered = world.ostler("artifact @last/n --path text --config ostler.toml").exits(0);
     answered.says(r#"{"action":"accept","content":{"sure":true}}"#);
 }

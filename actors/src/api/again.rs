@@ -128,6 +128,8 @@ impl System {
             Ok::<_, RunError>(with_all_below(&plan, at))
         };
         let fresh = again.from.as_ref().map(below).transpose()?;
+        // Children of a list are in no plan before the list is expanded.
+        let is_there = |node: &NodeId| again.plan.is_none() || plan.position(node).is_some();
         let withdrawn = self.withdrawn_in(run, &view.run)?;
         let before = self.edited_result(&view, &again).await;
         let recomputed = view.run.recomputed(again.change(&withdrawn, before.as_ref()));
@@ -138,13 +140,13 @@ impl System {
                 let mut changed: BTreeSet<NodeId> = recomputed.into_iter().map(|line| line.node).collect();
                 changed.extend(again.edit.iter().map(|edit| edit.node.clone()));
                 let mut kept = view.run.results_to_keep(run, &changed);
-                kept.retain(|kept| plan.position(&kept.node).is_some());
+                kept.retain(|kept| is_there(&kept.node));
                 kept
             }
         };
         let fresh = fresh.map_or(Fresh::Nothing, Fresh::Nodes);
         let mut edits: Vec<ArtifactEdited> = view.run.edits().cloned().collect();
-        edits.retain(|edit| plan.position(&edit.node).is_some());
+        edits.retain(|edit| is_there(&edit.node));
         if let Some(edit) = again.edit {
             let edited = self.edited(&view, edit).await?;
             edits.retain(|earlier| earlier.node != edited.node);

@@ -67,6 +67,9 @@ pub enum ForkError {
     /// The result of the node was withdrawn since.
     #[error("the result of {0} was withdrawn: fork before the node was executed")]
     Withdrawn(NodeId),
+    /// The effect of the node was undone since.
+    #[error("the effect of {0} was undone: fork before the node was executed")]
+    Undone(NodeId),
     /// The new run was refused.
     #[error(transparent)]
     Submit(#[from] SubmitError),
@@ -111,8 +114,13 @@ impl System {
         let is_done = |node: &NodeId| {
             state.instance(node).is_some_and(|instance| instance.status == NodeStatus::Executed)
         };
-        if let Some(node) = self.withdrawn_in(from, &state)?.into_iter().find(is_done) {
-            return Err(ForkError::Withdrawn(node));
+        let withdrawn = self.withdrawn_in(from, &state)?;
+        if let Some(node) = withdrawn.iter().find(|node| is_done(node)) {
+            return Err(ForkError::Withdrawn(node.clone()));
+        }
+        let today = self.view(from, None).await?.run;
+        if let Some(node) = today.undone().into_iter().find(|node| is_done(node)) {
+            return Err(ForkError::Undone(node.clone()));
         }
         let forked = prefix.forked(from, &state, fork.by);
         self.leave_in_doubt(from, run, &mut state, &mut records);
@@ -122,6 +130,7 @@ impl System {
         records.insert(0, forked);
         let submission = Submission {
             client: opened.client.clone(),
+            agent: row.named_agent().cloned(),
             intent: opened.intent,
             scope: opened.scope.clone(),
             workspace: opened.workspace.clone().into(),
@@ -130,7 +139,7 @@ impl System {
             calls: prefix.calls.map(|terms| CallTerms { account: None, ..terms }),
             reuse: prefix.reuse.clone().or_else(|| Some(ReuseTerms::default())),
             edits: prefix.edits.clone(),
-            kept: prefix.kept.clone(),
+            kept: prefix.kept.iter().filter(|kept| !withdrawn.contains(&kept.node)).cloned().collect(),
             exposure: prefix.exposure.clone(),
             ..Submission::plan(plan)
         };

@@ -54,6 +54,6 @@ impl WaitAnswerRequest {
         let word = run.answer_verdict(&node, id.as_deref(), holds, now);
         let broken = broken.filter(|_| word == AnswerVerdict::Invalid).unwrap_or_default();
         let _ = verdict.set(WaitVerdict { verdict: word, broken, deadline: run.passed_deadline(&node, now) });
-        RunInput::WaitAnswer(Box::new(OutsideAnswer { node, id, output: Some(output), holds, by }))
+        RunInput::WaitAnswer(Box::new(OutsideAnswer { node, id, output: Some(output), holds, by, at: now }))
     }
 }

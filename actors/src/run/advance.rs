@@ -3,7 +3,7 @@
 use std::mem;
 
 use ostler_kernel::event::Event;
-use ostler_kernel::port::Position;
+use ostler_kernel::port::{MCP_PREFIX, Position};
 use ostler_kernel::run::{Completion, NodeStatus};
 use ractor::ActorProcessingErr;
 use tokio::time::{Duration, Instant};
@@ -146,7 +146,8 @@ impl RunDriver {
         is_new
     }
 
-    /// True if nothing goes on until a person answers a question in a run that the run has opened.
+    /// True if nothing goes on until a person answers a question in a run that the run has opened. A call of an MCP server that asks
+    /// goes on: the server waits on a connection of this process.
     fn waits_below(&self) -> bool {
         if !self.services.active_runs.may_wait_below(self.opened.run) {
             return false;
@@ -158,8 +159,9 @@ impl RunDriver {
                 NodeStatus::Running { sleep_until: None, .. } => {
                     is_any = true;
                     let key = self.key(&node.id, instance.attempts);
-                    // A call that acts would be in doubt if its process ended.
-                    !self.services.attempts.is_without_slot(&key)
+                    // A call that acts would be in doubt if its process ended, and a call of a server would be cancelled.
+                    node.tool.as_deref().is_some_and(|tool| tool.starts_with(MCP_PREFIX))
+                        || !self.services.attempts.is_without_slot(&key)
                         || self.services.attempts.is_acting(&key)
                         || !self.services.active_runs.all_opened_wait(self.opened.run, &node.id)
                 }

@@ -82,7 +82,9 @@ impl RunDriver {
         let edit = self.run.edit_of(&node.id)?.clone();
         let prepared = self.prepare(node).await.ok();
         let version = self.tool_version(node);
-        let manifest = prepared.and_then(|prepared| self.run.manifest(node, &prepared.refs, version).ok());
+        let manifest = prepared.and_then(|prepared| {
+            self.run.manifest(node, &prepared.refs, version, &self.opened.workspace).ok()
+        });
         let reuse = manifest.map(|manifest| manifest.reuse());
         let stale = edit.base.zip(reuse).is_some_and(|(base, now)| base != now);
         // No request asks about stale edits (0043); one that an older record asks about is kept.
@@ -117,7 +119,8 @@ impl RunDriver {
         }
         // Preparing asks the gate: a denied call reuses nothing, and the attempt reports the denial.
         let prepared = self.prepare(node).await.ok()?;
-        let manifest = self.run.manifest(node, &prepared.refs, self.tool_version(node)).ok()?;
+        let manifest =
+            self.run.manifest(node, &prepared.refs, self.tool_version(node), &self.opened.workspace).ok()?;
         let work = manifest.reuse();
         let found = self.look_up(node, &prepared, &manifest, beyond).await;
         let decision = match found.unwrap_or_else(|error| {
@@ -218,7 +221,11 @@ impl RunDriver {
     /// Keeps the record of equal work for the tool, which asks the source whether it was modified since.
     async fn offer_recorded(&mut self, node: &Node) {
         let Ok(prepared) = self.prepare(node).await else { return };
-        let Ok(manifest) = self.run.manifest(node, &prepared.refs, self.tool_version(node)) else { return };
+        let Ok(manifest) =
+            self.run.manifest(node, &prepared.refs, self.tool_version(node), &self.opened.workspace)
+        else {
+            return;
+        };
         let place = self.services.journal.record(record_key(&self.opened.client, manifest.reuse()));
         let Ok(Some((from, _, record))) = place.and_then(|place| self.record_at(place)) else { return };
         let Ok(value) = self.services.results.load(&record.output).await else { return };
@@ -269,7 +276,9 @@ impl RunDriver {
         if !self.run.is_recorded(node) {
             return;
         }
-        if let Ok(manifest) = self.run.manifest(node, &prepared.refs, self.tool_version(node)) {
+        if let Ok(manifest) =
+            self.run.manifest(node, &prepared.refs, self.tool_version(node), &self.opened.workspace)
+        {
             let abridged = self.abridged(node, prepared, &manifest);
             self.in_flight.reuse.manifests.insert(node.id.clone(), (manifest.reuse(), abridged));
         }

@@ -18,8 +18,7 @@ use super::result;
 use super::server::{McpServer, Up};
 use crate::tool::tool_spec::{crash, structural};
 
-/// Prefix of the tools of MCP servers.
-pub const MCP_PREFIX: &str = "mcp.";
+pub use ostler_kernel::port::MCP_PREFIX;
 
 /// Share of an attempt's time that a call waits for the start of its server, in percent. A server that starts later fails the call
 /// with "nothing was called"; a time-out of the attempt would leave the outcome in doubt.

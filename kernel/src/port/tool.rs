@@ -13,6 +13,9 @@ use super::named_file::NamedFile;
 use crate::event::Failure;
 use crate::gate::{CallClass, Permit};
 
+/// Prefix of the tools of MCP servers.
+pub const MCP_PREFIX: &str = "mcp.";
+
 /// Description of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {

@@ -153,7 +153,7 @@ impl Run {
     }
 
     /// Nodes with an undo, also one that is planned, failed or in doubt.
-    pub(super) fn undone(&self) -> BTreeSet<&NodeId> {
+    pub fn undone(&self) -> BTreeSet<&NodeId> {
         self.undo_nodes().map(|(of, ..)| of).collect()
     }
 

@@ -88,6 +88,8 @@ pub enum RecomputationCause {
     AskedFor,
     /// Its result was withdrawn.
     Withdrawn,
+    /// Its effect was undone: it is made again.
+    Undone,
     /// It has no result: it failed, was cancelled, or was not reached.
     NoResult,
     /// The run is repeated without a change: what acts, reads or asks does so again.
@@ -113,7 +115,8 @@ impl Run {
     /// Nodes whose results a change touches first, and why, in a repetition of this run. Those below them follow. The edited node is
     /// not among them.
     pub fn first_recomputed(&self, change: Change<'_>) -> BTreeMap<NodeId, RecomputationCause> {
-        use RecomputationCause::{AskedFor, Changed, New, NoResult, Repeats, Withdrawn};
+        use RecomputationCause::{AskedFor, Changed, New, NoResult, Repeats, Undone, Withdrawn};
+        let undone = self.undone();
         let plan = change.plan.unwrap_or(&self.plan);
         let own = |node: &Node| {
             let Some(before) = self.node(&node.id) else { return Some(New) };
@@ -122,6 +125,8 @@ impl Run {
                 Some(AskedFor)
             } else if change.withdrawn.is_some_and(|withdrawn| withdrawn.contains(&node.id)) {
                 Some(Withdrawn)
+            } else if undone.contains(&node.id) {
+                Some(Undone)
             } else if change.plan.is_some() && !is_same_work(before, node) {
                 Some(Changed)
             } else {
@@ -132,7 +137,7 @@ impl Run {
         let nodes = plan.nodes.iter().filter(|node| !node.is_undo() && change.edited != Some(&node.id));
         let mut first: BTreeMap<NodeId, RecomputationCause> =
             nodes.clone().filter_map(|node| Some((node.id.clone(), own(node)?))).collect();
-        let is_a_change = |cause: &RecomputationCause| *cause != NoResult;
+        let is_a_change = |cause: &RecomputationCause| !matches!(cause, NoResult | Undone);
         if change.edited.is_none() && !first.values().any(is_a_change) {
             let again = nodes.filter(|node| {
                 !matches!(node.kind, Kind::Aggregator | Kind::Collector) && !self.is_reusable(node)

@@ -43,7 +43,7 @@ impl Run {
             && (is_read || repetition(node).allows_reuse())
     }
 
-    /// Manifest of the work of an attempt. `refs` are the digests of [`Run::attempt_input`].
+    /// Manifest of the work of an attempt in a workspace. `refs` are the digests of [`Run::attempt_input`].
     ///
     /// # Errors
     ///
@@ -53,15 +53,18 @@ impl Run {
         node: &Node,
         refs: &RefDigests,
         tool_version: Option<&str>,
+        workspace: &str,
     ) -> Result<Manifest, JsonError> {
         let sigma = executable(node, tool_version);
         let receipts = self.receipts(node);
+        // The same path is another file in another workspace.
+        let world = node.fresh.is_recorded().then(|| format!("{RECORDED} {workspace}"));
         Manifest::new(Material {
             sigma: &sigma,
             params: &node.params,
             refs,
             receipts: &receipts,
-            world: node.fresh.is_recorded().then_some(RECORDED),
+            world: world.as_deref(),
         })
     }
 

@@ -30,6 +30,9 @@ pub struct OutsideAnswer {
     pub holds: bool,
     /// Name of the operator; empty for an anonymous sender.
     pub by: String,
+    /// The time at which the sender is told the verdict. What is recorded must not differ, so that a contract that takes long to judge
+    /// makes no accepted answer late.
+    pub at: Ticks,
 }
 
 impl Run {
@@ -116,8 +119,7 @@ impl Run {
 
 impl Decision<'_, '_, '_> {
     pub(super) fn wait_answer(&mut self, answer: OutsideAnswer) {
-        let (id, now) = (answer.id.as_deref(), self.cx.now);
-        let verdict = self.run.answer_verdict(&answer.node, id, answer.holds, now);
+        let verdict = self.run.answer_verdict(&answer.node, answer.id.as_deref(), answer.holds, answer.at);
         self.settle_answer(answer, verdict, false);
     }
 
@@ -127,7 +129,8 @@ impl Decision<'_, '_, '_> {
             return;
         };
         let verdict = self.run.kept_verdict(node, id.as_deref(), holds);
-        let answer = OutsideAnswer { node: node.clone(), id, output: Some(output), holds, by };
+        let answer =
+            OutsideAnswer { node: node.clone(), id, output: Some(output), holds, by, at: self.cx.now };
         self.settle_answer(answer, verdict, true);
     }
 

@@ -292,7 +292,7 @@ impl<'s> SimulatedRun<'s> {
         }
         let verdict = self.run.answer_verdict(&node, id.as_deref(), holds, self.now);
         self.trace.answers.push((self.now, node.to_string(), verdict.as_str()));
-        let answer = OutsideAnswer { node, id, output: Some(output), holds, by: String::new() };
+        let answer = OutsideAnswer { node, id, output: Some(output), holds, by: String::new(), at: self.now };
         self.decide(RunInput::WaitAnswer(Box::new(answer)));
         Ok(())
     }

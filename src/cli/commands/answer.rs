@@ -64,7 +64,7 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs) -> Result<u8, Fa
     if !session.client.is_remote() && !globals.json {
         out.line(format!("{word}: {text}"));
     }
-    let done = Done { node: &args.node, word, text };
+    let done = Done { node: &args.node, word, text, answers: true };
     go_on(session, &mut signals, globals, before, done, &mut out).await.map(answered)
 }
 

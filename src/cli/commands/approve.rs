@@ -133,7 +133,7 @@ async fn answer(globals: &Globals, args: AnswerArgs, given: Given) -> Result<u8,
         Decision::Reject => "rejected",
     };
     let (node, text) = (args.node.as_str(), format!("{done} {}", args.node));
-    let done = watch_run::Done { node, word: done.to_owned(), text };
+    let done = watch_run::Done { node, word: done.to_owned(), text, answers: true };
     watch_run::go_on(session, &mut signals, globals, before, done, &mut out).await.map(watch_run::answered)
 }
 

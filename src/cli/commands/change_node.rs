@@ -60,5 +60,5 @@ fn stopped<'n>(before: &Summary, node: &'n str, state: String) -> Done<'n> {
         _ => format!("{node} had ended before: {}", labels::state(&state)),
     };
     let word = if state == "running" { "draining".to_owned() } else { state };
-    Done { node, word, text }
+    Done { node, word, text, answers: false }
 }

@@ -111,6 +111,6 @@ pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<
         true if !hold => ("held", considered),
         _ => ("held", held),
     };
-    let done = Done { node: &node, word: word.to_owned(), text };
+    let done = Done { node: &node, word: word.to_owned(), text, answers: false };
     go_on(session, &mut signals, globals, before.clone(), done, &mut out).await
 }

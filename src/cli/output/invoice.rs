@@ -38,6 +38,7 @@ fn why(line: &InvoiceLine, edited: Option<&str>) -> String {
         Some(RecomputationCause::New) => "new in the plan".to_owned(),
         Some(RecomputationCause::AskedFor) => "asked for".to_owned(),
         Some(RecomputationCause::Withdrawn) => "its result was withdrawn".to_owned(),
+        Some(RecomputationCause::Undone) => "its effect was undone, and is made again".to_owned(),
         Some(RecomputationCause::NoResult) => "has no result yet".to_owned(),
         Some(RecomputationCause::Repeats) => "acts, reads or asks in every run".to_owned(),
         None => match edited.filter(|edited| line.inputs.iter().any(|input| input == edited)) {

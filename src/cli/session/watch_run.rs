@@ -261,6 +261,8 @@ pub(crate) struct Done<'a> {
     pub(crate) node: &'a str,
     pub(crate) word: String,
     pub(crate) text: String,
+    /// What the run waited for has come: the runs above, which wait for this one, go on too.
+    pub(crate) answers: bool,
 }
 
 /// Watches the run, or the open run at the top that waits for it, if this process executes it; else prints the effect and
@@ -274,14 +276,18 @@ pub(crate) async fn go_on(
     out: &mut Out,
 ) -> Result<u8, Failure> {
     if !session.client.is_remote() {
-        let before = match resume_above(&mut session, &before).await {
+        let above = match done.answers {
+            true => resume_above(&mut session, &before).await,
+            false => Ok(None),
+        };
+        let before = match above {
             Ok(above) => above.unwrap_or(before),
             Err(failure) => return session.stop_with(failure).await,
         };
         let what = Watch::from(&before, globals.json, WatchOptions::default());
         return watch(session, signals, what, out).await;
     }
-    let (run, Done { node, word, text }) = (&before.run, done);
+    let (run, Done { node, word, text, .. }) = (&before.run, done);
     if globals.json {
         out.json(&json!({"type": "done", "run": run, "node": node, "done": word}));
     } else {
@@ -293,6 +299,10 @@ pub(crate) async fn go_on(
 
 /// Resumes the open run at the top of those that opened this one. `None`: there is none, or it goes on only by its name.
 async fn resume_above(session: &mut Session, run: &Summary) -> Result<Option<Summary>, Failure> {
+    // A run that itself goes on only by its name keeps those above waiting.
+    if matches!(run.status, RunStatus::Suspended | RunStatus::Quarantined) {
+        return Ok(None);
+    }
     let mut top: Option<Summary> = None;
     while let Some(parent) = top.as_ref().unwrap_or(run).parent.clone() {
         let above = session.summary(&parent.run).await?;
