@@ -67,12 +67,12 @@ pub struct RetentionPolicy {
 /// What becomes of expired runs with a recorded result that is the newest of its work, or of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReusableRuns {
-    /// They are removed like others; their work is executed again.
+    /// Such runs are removed like others; their work is executed again.
     #[default]
     Removed,
     /// Those closed at this time or later stay, in milliseconds since the Unix epoch.
     KeptSince(Ticks),
-    /// They stay.
+    /// Such runs stay, however old.
     Kept,
 }
 

@@ -151,7 +151,7 @@ impl AttemptJournal {
         Ok((run, submission, budget))
     }
 
-    /// What this run had read when its attempt opens a child run.
+    /// The labelled data and the texts of strangers that this run has read, for a child run.
     fn exposure(&self, run: &Run) -> Exposure {
         run.node(&self.site.of.node)
             .map_or_else(Exposure::default, |node| self.executor.gatekeeper.exposure(run, node))

@@ -34,10 +34,10 @@ struct ActiveRun {
     resting: bool,
     /// Nothing goes on until a person answers, in the run or in a run below it.
     waits: bool,
-    /// It waits, and the question is in a run below it.
+    /// The run waits for a question of a run below it.
     waits_below: bool,
     behind: Option<RunId>,
-    /// Runs that it opened and that wait for a person: without any, nobody looks at its nodes.
+    /// Number of its child runs that wait for a person. At 0 the nodes need not be searched for such a wait.
     opened_waiting: usize,
     /// The attempt that opened the run.
     parent: Option<Parent>,

@@ -35,11 +35,11 @@ impl Hidden {
         Hidden(named.map(|path| (path.clone(), known(&path))).collect())
     }
 
-    /// Where the folders lie that are there.
+    /// Paths of the hidden folders that exist.
     ///
     /// # Errors
     ///
-    /// A folder is not where it was: a program may have moved it to where it sees what is in it.
+    /// A folder is no longer the one known at the start. A program may have moved it to a place that programs see.
     pub(super) fn places(&self) -> Result<Vec<PathBuf>, Failure> {
         let mut places = Vec::new();
         for (path, before) in &self.0 {

@@ -54,7 +54,7 @@ pub fn has_read_strangers_and_private(run: &Run, terms: &dyn ResultTerms) -> boo
     strangers && private
 }
 
-/// What a child run is exposed to that the call of this node opens.
+/// The exposure of a child run that the call of `node` opens.
 pub fn exposure(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Exposure {
     let (strangers, private) = reads(run, terms);
     Exposure { labels: provenance(run, node, terms).labels, strangers, private }

@@ -19,7 +19,7 @@ pub struct Spending {
     made_in: BTreeMap<NodeId, RunId>,
 }
 
-/// What a node spent on all its attempts.
+/// Credits and model calls of all attempts of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Credits.
@@ -86,17 +86,17 @@ pub enum RecomputationCause {
     New,
     /// The caller asks for it.
     AskedFor,
-    /// Its result was withdrawn.
+    /// A retraction withdrew the result.
     Withdrawn,
-    /// Its effect was undone: it is made again.
+    /// An undo took the effect back, so the node acts again.
     Undone,
-    /// It has no result: it failed, was cancelled, or was not reached.
+    /// The node failed, was cancelled, or was not reached: there is no result.
     NoResult,
     /// The run is repeated without a change: what acts, reads or asks does so again.
     Repeats,
 }
 
-/// What differs between a run and its repetition.
+/// The difference between a run and its repetition.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Change<'a> {
     /// The plan of the repetition; `None`: that of the run.

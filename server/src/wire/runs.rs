@@ -555,9 +555,9 @@ pub struct WaitingBelow {
     /// The step that opened it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_by: Option<ParentView>,
-    /// Its nodes that wait for a person.
+    /// Nodes of the run that wait for a person.
     pub waiting: Vec<Waiting>,
-    /// Its nodes that wait for an answer from outside.
+    /// Nodes of the run that wait for an answer from outside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitView>,
 }

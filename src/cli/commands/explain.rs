@@ -53,7 +53,7 @@ pub(super) struct NodeFate {
     pub(super) deps: Vec<String>,
     /// Kind of the node in the plan.
     kind: String,
-    /// Its literal parameters in the plan.
+    /// Literal parameters of the node in the plan.
     params: Value,
     /// It is executed although a record exists.
     is_fresh: bool,
