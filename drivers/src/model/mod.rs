@@ -49,7 +49,7 @@ pub use models::{ConfiguredModel, Models, tools};
 pub use ostler_kernel::ledger::{LongPrompt, Price, Rates, Tokens};
 pub use price::{PriceConfig, PriceOrigin, UsdPerMillion};
 pub use price_table::{PriceTable, price_table};
-pub use probe::{Probe, ProbeCheck, probe};
+pub use probe::{Probe, ProbeCheck, ProbeFailure, probe};
 pub use profile::Profile;
 pub use script::{SCRIPT_BYTES_MAX, SCRIPT_DEPTH_MAX};
 pub use tokens::estimate_tokens;

@@ -16,6 +16,9 @@ use ostler_kernel::ledger::Tokens;
 /// Maximum tokens of each answer; models that reason need some before the first word.
 const PROBE_TOKENS_MAX: u32 = 256;
 
+/// The integers that the schemas allow.
+const DIGITS: [i64; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+
 /// Role of the calls, for scripts.
 const ROLE: &str = "probe";
 
@@ -35,12 +38,30 @@ pub struct Probe {
 pub struct ProbeCheck {
     /// `text`, `stream`, `schema` or `tool`.
     pub name: &'static str,
-    /// The working ability, or the failure and its reason.
-    pub outcome: Result<String, String>,
+    /// The working ability.
+    pub outcome: Result<String, ProbeFailure>,
     /// Duration of the call.
     pub duration: Duration,
     /// Time until the first piece of the answer.
     pub first_piece: Option<Duration>,
+}
+
+/// A call of a probe that did not show its ability.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ProbeFailure {
+    /// The call had no answer.
+    Call(ModelError),
+    /// The model answered something else, and how.
+    Answer(String),
+}
+
+impl std::fmt::Display for ProbeFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ProbeFailure::Call(error) => error.fmt(f),
+            ProbeFailure::Answer(told) => f.write_str(told),
+        }
+    }
 }
 
 /// Calls a model four times: for text, for a text in pieces, for a value of a schema, for a call of a tool.
@@ -67,7 +88,9 @@ pub async fn probe(model: &ConfiguredModel) -> Probe {
         if let (Some(sum), Some(price), Ok(completion)) = (&mut probe.nano_usd, model.price, &called) {
             *sum += price.nano_usd(tokens(completion, bytes));
         }
-        let outcome = called.map_err(|error| error.to_string()).and_then(|answer| judge(&answer, pieces));
+        let outcome = called
+            .map_err(ProbeFailure::Call)
+            .and_then(|answer| judge(&answer, pieces).map_err(ProbeFailure::Answer));
         probe.checks.push(ProbeCheck { name, outcome, duration: started.elapsed(), first_piece });
         if !goes_on {
             break;
@@ -84,9 +107,11 @@ fn calls() -> [(&'static str, ModelRequest, Judge); 4] {
         messages: vec![Message::System("Answer briefly.".to_owned()), Message::User(text.to_owned())],
         ..ModelRequest::default()
     };
+    // A small model writes digits without an end where any integer is allowed.
+    let digit = json!({"type": "integer", "enum": DIGITS});
     let schema = json!({
         "type": "object",
-        "properties": {"sum": {"type": "integer"}},
+        "properties": {"sum": digit},
         "required": ["sum"],
         "additionalProperties": false,
     });
@@ -95,7 +120,7 @@ fn calls() -> [(&'static str, ModelRequest, Judge); 4] {
         description: "Adds two integers.".to_owned(),
         params: json!({
             "type": "object",
-            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "properties": {"a": digit, "b": digit},
             "required": ["a", "b"],
             "additionalProperties": false,
         }),
@@ -133,7 +158,7 @@ fn stream(_: &Completion, pieces: usize) -> Result<String, String> {
 
 fn value(answer: &Completion, _: usize) -> Result<String, String> {
     match serde_json::from_str::<Value>(&answer.text) {
-        Ok(value) if value.get("sum").is_some_and(Value::is_i64) => Ok(value.to_string()),
+        Ok(value) if value["sum"].as_i64().is_some_and(|sum| DIGITS.contains(&sum)) => Ok(value.to_string()),
         Ok(_) => {
             Err("JSON, but not of the schema; answers are checked locally and asked for again".to_owned())
         }

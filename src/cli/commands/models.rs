@@ -81,8 +81,8 @@ async fn probe_one(globals: &Globals, models: &Models, name: &str) -> Result<u8,
     for check in &probed.checks {
         let ms = check.duration.as_millis() as i64;
         let (works, told) = match &check.outcome {
-            Ok(told) => (true, told),
-            Err(why) => (false, why),
+            Ok(told) => (true, told.clone()),
+            Err(why) => (false, why.to_string()),
         };
         if globals.json {
             let (what, first_ms) = (check.name, check.first_piece.map(|first| first.as_millis() as u64));
@@ -94,7 +94,7 @@ async fn probe_one(globals: &Globals, models: &Models, name: &str) -> Result<u8,
         }
         let state = if works { "works" } else { "fails" };
         out.line(
-            format!("{:<7} {state}  {:>9}  {}", check.name, elapsed(ms), harmless_line(told)).trim_end(),
+            format!("{:<7} {state}  {:>9}  {}", check.name, elapsed(ms), harmless_line(&told)).trim_end(),
         );
     }
     if let Some(nano_usd) = probed.nano_usd.filter(|nano_usd| *nano_usd > 0 && !globals.json) {
