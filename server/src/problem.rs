@@ -123,6 +123,8 @@ impl From<RunError> for Problem {
                 ResolutionError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
                 ResolutionError::NotInDoubt { .. } => (StatusCode::CONFLICT, "not_in_doubt"),
                 ResolutionError::OtherAttempt { .. } => (StatusCode::CONFLICT, "other_attempt"),
+                ResolutionError::Ended { .. } => (StatusCode::CONFLICT, "run_over"),
+                ResolutionError::GoesOn { .. } => (StatusCode::CONFLICT, "run_goes_on"),
             },
             RunError::Undo(UndoError::Live) => (StatusCode::CONFLICT, "undo_live"),
             RunError::Undo(UndoError::Nothing { .. }) => (StatusCode::CONFLICT, "undo_nothing"),

@@ -282,10 +282,14 @@ pub(crate) async fn resolve(
         (Resolution::Done, Some(value)) => ResolveHow::Done(value),
         (Resolution::Redo, None) => ResolveHow::Redo,
         (Resolution::Fail, None) => ResolveHow::Fail,
+        (Resolution::Gone, None) if attempt.is_some() => {
+            return Err(Problem::bad("resolve", "what is gone belongs to no attempt: remove `attempt`"));
+        }
+        (Resolution::Gone, None) => ResolveHow::Gone,
         (Resolution::Done, None) => {
             return Err(Problem::bad("resolve", "what was done has a result: give `value`"));
         }
-        (Resolution::Redo | Resolution::Fail, Some(_)) => {
+        (Resolution::Redo | Resolution::Fail | Resolution::Gone, Some(_)) => {
             return Err(Problem::bad("resolve", "only what was done has a result: remove `value`"));
         }
     };

@@ -34,14 +34,14 @@ async fn asking_below(system: &System, run: RunId) -> Vec<WaitingBelow> {
     for run in system.asking_below(run).into_iter().take(ASKING_BELOW_MAX) {
         let Ok(view) = system.view(run, None).await else { continue };
         let opened_by = view.run.terms().parent.as_ref().map(parent_view);
-        let waiting = waiting(run, &view.run, view.over_by);
-        asking.push(WaitingBelow {
-            run: run.to_string(),
-            plan: view.run.plan().id.clone(),
-            opened_by,
-            waiting,
-            waits: waits(&view.run),
-        });
+        let suspended = view.parked.is_some();
+        // A suspended run takes no answers.
+        let (waiting, waits) = match suspended {
+            true => (Vec::new(), Vec::new()),
+            false => (waiting(run, &view.run, view.over_by), waits(&view.run)),
+        };
+        let (run, plan) = (run.to_string(), view.run.plan().id.clone());
+        asking.push(WaitingBelow { run, plan, opened_by, suspended, waiting, waits });
     }
     asking
 }
@@ -252,7 +252,7 @@ fn undo(id: RunId, run: &Run, is_over: bool) -> Option<UndoView> {
         matches!(status, Some(NodeStatus::WaitingHuman { ask: HumanRequestKind::InDoubt, .. }))
     };
     let commands = |node: &NodeId| {
-        let how: &[&str] = if in_doubt(&node) { &["--done FILE", "--redo", "--fail"] } else { &["--fail"] };
+        let how: &[&str] = if in_doubt(&node) { &["--done FILE", "--redo", "--fail"] } else { &["--gone"] };
         (node.to_string(), how.iter().map(|how| format!("ostler resolve {id} {node} {how}")).collect())
     };
     let is_settled_here = |node: &&NodeId| is_over || in_doubt(node);

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use super::web::{Web, post, request};
-use super::world::World;
+use super::world::{World, until};
 
 const PAID: &str = r#"{"status": "paid"}"#;
 
@@ -103,6 +103,23 @@ fn an_address_answers_its_wait_once_and_tells_strangers_nothing() {
     // The shop's response repeats the address; its record does not.
     world.ostler("artifact @last/invoice --json").exits(0).says("/payment/HIDDEN");
     assert!(!is_stored(&world.data(), secret) && !is_stored(&world.data(), token(&hold)));
+}
+
+#[test]
+fn a_question_in_a_run_below_ends_no_command_that_listens_for_values() {
+    let shop = shop();
+    let child = r#"
+  - id: child
+    tool: agent.ask
+    params: {plan: {id: inner, nodes: [{id: q, kind: human_approval, params: {question: "may I?"}, human_timeout: 1h}]}}
+"#;
+    let world = world(&shop, &format!("{}{child}", ORDER.trim_end()));
+    let holder = world.start(RUN);
+    let (pay, hold) = (address(&shop, "paid_at"), address(&shop, "released_at"));
+    until("the run below asks", || world.ostler("approvals").out.contains("may I?"));
+    assert_eq!(post(&pay, PAID).0, 200);
+    assert_eq!(post(&hold, "true").0, 200);
+    holder.end().exits(3).says("q waits for a person in run");
 }
 
 #[test]

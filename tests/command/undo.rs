@@ -213,11 +213,17 @@ fn a_second_undo_counts_effects_and_a_person_settles_what_no_one_knows() {
     let undone = undone.says("partly         1 of 1 undo executed").says("unsure         page");
     let settle = undone.out.lines().find(|line| line.contains("ostler resolve ")).unwrap().trim().to_owned();
     world.ostler("undo @last").exits(2).complains("nobody knows what is left of page");
-    world.ostler("resolve @last page --redo").exits(2);
+    for how in ["--redo", "--fail"] {
+        let refused = world.ostler(&format!("resolve @last page {how}")).exits(2);
+        refused.complains("the run has ended").complains("--gone");
+    }
+    let closed = shown(&world)["closed_ms"].clone();
     let settled = world.ostler(settle.trim_start_matches("ostler ")).exits(0);
     let settled = settled.says("undone         1 of 1 undo executed");
     assert!(!settled.out.contains("unsure"), "{}", settled.out);
-    world.ostler(settle.trim_start_matches("ostler ")).exits(2).complains("nothing to resolve");
+    world.ostler(settle.trim_start_matches("ostler ")).exits(0).says("undone         1 of 1 undo executed");
+    world.ostler("resolve @last b --gone").exits(2).complains("nothing to resolve");
+    assert_eq!(shown(&world)["closed_ms"], closed, "a settlement is no second end of the run");
     world.ostler("show @last").exits(0).says("failed  half").says("contract[0]");
     world.ostler("doctor").exits(0);
 }

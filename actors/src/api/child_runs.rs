@@ -5,11 +5,11 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Diagnostic, Kind, Plan, PlanDraft, SUB_AGENT_TOOL};
 use ostler_kernel::policy::View;
 use ostler_kernel::port::BoxFuture;
-use ostler_kernel::run::{Canceller, RunOutcome, RunStatus};
+use ostler_kernel::run::{Canceller, RunStatus};
 
 use crate::api::outcome::{Awaited, Settled};
 use crate::api::system::System;
-use crate::attempts::child_runs::{ChildOutputs, ChildRun, ChildRuns};
+use crate::attempts::child_runs::{ChildEnd, ChildOutputs, ChildRun, ChildRuns};
 use crate::base::error::RunError;
 use crate::messages::submission::Submission;
 use crate::run::suspended_runs::CHECKPOINTED;
@@ -76,18 +76,17 @@ struct Followed {
 }
 
 impl ChildRun for Followed {
-    fn ended(&mut self) -> BoxFuture<'_, Result<Option<RunOutcome>, String>> {
+    fn ended(&mut self) -> BoxFuture<'_, Result<ChildEnd, String>> {
         Box::pin(async move {
             match self.awaited.settled(&self.system).await {
                 Ok(Settled { status, reason }) => {
                     let why = reason.unwrap_or_default();
                     match (status, status.outcome()) {
-                        (_, Some(outcome)) => Ok(Some(outcome)),
-                        (RunStatus::Suspended, _) if why != CHECKPOINTED => {
-                            Err(format!("it was set aside: {why}"))
-                        }
+                        (_, Some(outcome)) => Ok(ChildEnd::Closed(outcome)),
+                        (RunStatus::Suspended, _) if why == CHECKPOINTED => Ok(ChildEnd::Suspended),
+                        (RunStatus::Suspended, _) => Err(format!("it was set aside: {why}")),
                         (RunStatus::Quarantined, _) => Err(format!("it is quarantined: {why}")),
-                        _ => Ok(None),
+                        _ => Ok(ChildEnd::Waits),
                     }
                 }
                 Err(error) => Err(error.to_string()),

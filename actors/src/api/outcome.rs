@@ -107,7 +107,8 @@ impl System {
         let asking = self.services.active_runs.asking_below(run);
         for below in &asking {
             let folded = self.services.runs.fold(&self.row(*below)?, None, |_| {})?;
-            if folded.closed.is_some() || !self.needs_answer(&folded.run) {
+            let waits = folded.parked.is_some() || self.needs_answer(&folded.run);
+            if folded.closed.is_some() || !waits {
                 return Ok(false);
             }
         }

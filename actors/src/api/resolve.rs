@@ -2,7 +2,7 @@
 
 use ostler_kernel::agent::LifecycleMessage;
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::port::RunRowStatus;
+use ostler_kernel::run::ResolutionError;
 use serde_json::Value;
 
 use crate::api::system::System;
@@ -21,10 +21,12 @@ pub enum ResolveHow {
     Redo,
     /// The attempt failed.
     Fail,
+    /// The run has ended, and nothing is left of the node's effect.
+    Gone,
 }
 
 impl System {
-    /// Settles the attempt of a node that is in doubt; the run goes on. In a closed run, [`ResolveHow::Fail`] settles a node whose
+    /// Settles the attempt of a node that is in doubt; the run goes on. In a closed run, [`ResolveHow::Gone`] settles a node whose
     /// effect stayed unknown: nothing is left of it. Durable on return. A repetition settles
     /// whichever attempt is in doubt by then; [`System::resolve_attempt`] avoids that.
     ///
@@ -56,13 +58,14 @@ impl System {
         attempt: Option<u32>,
         how: ResolveHow,
     ) -> Result<(), RunError> {
-        let row = self.row(run)?;
-        // A repeated request for an attempt is answered below.
-        if matches!(row.status, RunRowStatus::Closed(_)) && attempt.is_none() && how == ResolveHow::Fail {
-            let position = suspended_runs::settle_by_hand(&self.services, &row, &node, &by)?;
+        if how == ResolveHow::Gone {
+            let position = suspended_runs::settle_by_hand(&self.services, &self.row(run)?, &node, &by)?;
             return Ok(self.services.journal.durable(position).await?);
         }
         let view = self.view(run, None).await?;
+        if view.closed.is_some() && attempt.is_none() && view.run.is_unsure(&node) {
+            return Err(ResolutionError::Ended { node }.into());
+        }
         let taken = self.lifecycle_by(&view).accepts_resolution();
         if attempt.is_none() {
             taken?;
@@ -80,7 +83,7 @@ impl System {
                 StoredHow::Done(kept.map_err(|failure| RunError::Result(failure.message))?)
             }
             ResolveHow::Redo => StoredHow::Redo,
-            ResolveHow::Fail => StoredHow::Fail,
+            ResolveHow::Fail | ResolveHow::Gone => StoredHow::Fail,
         };
         let (settlement, result) = how.settlement();
         let request = ResolveRequest { node: node.clone(), attempt, how, by };

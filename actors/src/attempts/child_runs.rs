@@ -40,9 +40,18 @@ pub(crate) struct ChildOutputs {
 }
 
 pub(crate) trait ChildRun: Send {
-    /// Waits until the run has closed. An error: a suspension that no resume can lift. `Ok(None)`: the run waits for a
-    /// person or was suspended on request, and may continue.
-    fn ended(&mut self) -> BoxFuture<'_, Result<Option<RunOutcome>, String>>;
+    /// Waits until the run has closed, or goes on only with a person. An error: a suspension that no resume can lift.
+    fn ended(&mut self) -> BoxFuture<'_, Result<ChildEnd, String>>;
+}
+
+/// The rest to which a child run has come.
+pub(crate) enum ChildEnd {
+    /// For good.
+    Closed(RunOutcome),
+    /// A person suspended it, and may resume it.
+    Suspended,
+    /// It waits for a person, or for a process.
+    Waits,
 }
 
 /// The implementation of [`ChildRuns`] while the system runs, and the number of waiting attempts. Each of them keeps an

@@ -19,7 +19,7 @@ use ostler_kernel::run::{AbandonedWork, Run, RunOutcome};
 use serde_json::Map;
 
 use crate::attempts::attempt_journal::AttemptJournal;
-use crate::attempts::child_runs::{ChildOutputs, ChildRuns};
+use crate::attempts::child_runs::{ChildEnd, ChildOutputs, ChildRuns};
 use crate::attempts::executor::Executor;
 use crate::base::error::RunError;
 use crate::base::limits::CHILD_RUN_DEPTH_MAX;
@@ -87,9 +87,9 @@ impl AttemptJournal {
             self.append_durably(Event::ChildRun { of, step: name, run, budget }).await?;
         }
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
-        opener.open(submission, parent).await.map_err(failed)?;
+        opener.open(submission, parent.clone()).await.map_err(failed)?;
         let only_waits = self.waits_for_run(step);
-        let ended = self.wait_for(&*opener, run).await;
+        let ended = self.wait_for(&*opener, run, &parent).await;
         drop(only_waits);
         self.reclaim().await;
         let outcome = ended.map_err(|why| failed(format!("run {run}: {why}")))?;
@@ -177,16 +177,28 @@ impl AttemptJournal {
         RunId::hashed(lineage::hash("aos/child/1", &parts))
     }
 
+    /// The run of the attempt waits for a person, if nothing else of it goes on.
+    fn note_suspended(&self, run: RunId, by: &Parent) {
+        self.executor.active_runs.note_suspended(run, by);
+        self.executor.attempts.look_again(by.run, &by.of.node);
+    }
+
     /// Waits for the end of a run. Never completes during a shutdown: the attempt ends with its process.
-    async fn wait_for(&self, opener: &dyn ChildRuns, run: RunId) -> Result<RunOutcome, String> {
+    async fn wait_for(&self, opener: &dyn ChildRuns, run: RunId, by: &Parent) -> Result<RunOutcome, String> {
+        let _waits = WaitsForSuspended { active_runs: &self.executor.active_runs, run };
         tokio::select! {
-            ended = self.wait_for_end(opener, run) => ended,
+            ended = self.wait_for_end(opener, run, by) => ended,
             never = self.ends_with_process() => match never {},
         }
     }
 
     /// Waits for the end of a run, through suspensions; the wait is a sign of life.
-    async fn wait_for_end(&self, opener: &dyn ChildRuns, run: RunId) -> Result<RunOutcome, String> {
+    async fn wait_for_end(
+        &self,
+        opener: &dyn ChildRuns,
+        run: RunId,
+        by: &Parent,
+    ) -> Result<RunOutcome, String> {
         let patience = self.site.heartbeat_ms.map(|ms| Duration::from_millis(ms / 2 + 1));
         let mut followed = opener.follow(run).map_err(|error| error.to_string())?;
         let (status, disk) = (&self.executor.journal.status, &self.executor.journal.disk);
@@ -196,8 +208,9 @@ impl AttemptJournal {
             let _waits = disk.is_full().then(|| self.waited.begin());
             let settled = async {
                 match followed.ended().await {
-                    Ok(Some(outcome)) => return Some(Ok(outcome)),
-                    Ok(None) => {}
+                    Ok(ChildEnd::Closed(outcome)) => return Some(Ok(outcome)),
+                    Ok(ChildEnd::Suspended) => self.note_suspended(run, by),
+                    Ok(ChildEnd::Waits) => {}
                     Err(why) => return Some(Err(why)),
                 }
                 let _ = changes.changed().await;
@@ -218,6 +231,18 @@ impl AttemptJournal {
                 return settled;
             }
         }
+    }
+}
+
+/// An attempt that may come to wait for a suspended run, until dropped.
+struct WaitsForSuspended<'a> {
+    active_runs: &'a ActiveRuns,
+    run: RunId,
+}
+
+impl Drop for WaitsForSuspended<'_> {
+    fn drop(&mut self) {
+        self.active_runs.forget_suspended(self.run);
     }
 }
 

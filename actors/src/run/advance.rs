@@ -2,7 +2,8 @@
 
 use std::mem;
 
-use ostler_kernel::event::Event;
+use ostler_kernel::event::{Event, HumanRequestKind};
+use ostler_kernel::gate::OnLostResult;
 use ostler_kernel::port::{MCP_PREFIX, Position};
 use ostler_kernel::run::{Completion, NodeStatus};
 use ractor::ActorProcessingErr;
@@ -159,13 +160,18 @@ impl RunDriver {
                 NodeStatus::Running { sleep_until: None, .. } => {
                     is_any = true;
                     let key = self.key(&node.id, instance.attempts);
-                    // A call that acts would be in doubt if its process ended, and a call of a server would be cancelled.
+                    // A call that may not be repeated would be in doubt if its process ended, and a call of a server would be
+                    // cancelled.
                     node.tool.as_deref().is_some_and(|tool| tool.starts_with(MCP_PREFIX))
                         || !self.services.attempts.is_without_slot(&key)
-                        || self.services.attempts.is_acting(&key)
+                        || node.on_lost_result() == OnLostResult::InDoubt
                         || !self.services.active_runs.all_opened_wait(self.opened.run, &node.id)
                 }
                 NodeStatus::Running { .. } | NodeStatus::FailedRetryable { .. } => true,
+                // The process listens for its value.
+                NodeStatus::WaitingHuman { ask: HumanRequestKind::Wait, .. } => {
+                    self.services.gatekeeper.callbacks.is_served()
+                }
                 _ => false,
             });
         is_any && !has_work

@@ -62,7 +62,8 @@ impl RunDriver {
         }
         // A run that continues in its process is not assigned a second time.
         let is_assigned = !was_loaded && parked.is_none() && (!state.has_started() || state.is_sent_back());
-        let waited = services.active_runs.waits(run);
+        let was_suspended = services.active_runs.forget_suspended(run);
+        let waited = was_suspended || services.active_runs.waits(run);
         services.active_runs.note_waits(run, false, false);
         if let Some(parent) = state.terms().parent.as_ref().filter(|_| waited) {
             services.attempts.look_again(parent.run, &parent.of.node);

@@ -6,7 +6,9 @@ use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Rule;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
-use ostler_kernel::run::{AbandonedWork, Canceller, FoldedRun, Operation, RunInput, refused_candidate};
+use ostler_kernel::run::{
+    AbandonedWork, Canceller, FoldedRun, Operation, ResolutionError, RunInput, refused_candidate,
+};
 use serde_json::Value;
 
 use crate::base::attempt_end::{Ended, ModelCalls};
@@ -121,7 +123,8 @@ pub(crate) fn undo(
     })
 }
 
-/// Records that nothing is left of the unknown effect of a node of a closed run. Returns the position of the record.
+/// Records that nothing is left of the unknown effect of a node of a closed run. Returns the position of the record, or of the run's
+/// last record if the node is settled already.
 pub(crate) fn settle_by_hand(
     services: &Arc<RunServices>,
     row: &RunRow,
@@ -129,9 +132,14 @@ pub(crate) fn settle_by_hand(
     by: &str,
 ) -> Result<Position, RunError> {
     alone(services, || {
-        let FoldedRun { run, last, .. } = services.runs.fold(row, None, |_| {})?;
-        let events = run.settle_by_hand(node, by.to_owned())?;
-        Ok(append(services, row, last, events, Vec::new())?)
+        let FoldedRun { run, last, position, closed, .. } = services.runs.fold(row, None, |_| {})?;
+        if closed.is_none() {
+            return Err(ResolutionError::GoesOn { node: node.clone() }.into());
+        }
+        match run.settle_by_hand(node, by.to_owned())? {
+            Some(settled) => Ok(append(services, row, last, vec![settled], Vec::new())?),
+            None => Ok(position),
+        }
     })
 }
 

@@ -15,7 +15,11 @@ use crate::base::lock::lock;
 pub(crate) const GIVEN_UP: &str = "the run is being cancelled, because a run above it no longer wants it";
 
 #[derive(Default)]
-pub(crate) struct ActiveRuns(Mutex<BTreeMap<RunId, ActiveRun>>);
+pub(crate) struct ActiveRuns {
+    driven: Mutex<BTreeMap<RunId, ActiveRun>>,
+    /// Suspended runs that an attempt waits for, while no process drives them. Locked after `driven`.
+    suspended: Mutex<BTreeMap<RunId, Parent>>,
+}
 
 #[derive(Debug, Default)]
 struct ActiveRun {
@@ -64,13 +68,13 @@ impl ActiveRun {
     }
 }
 
-/// The attempt of `run` below which a run was opened, by itself or by runs between them; `None` if there is none.
+/// The attempt of `run` below which a run was opened by `parent` or by runs between them; `None` if there is none.
 fn opened_through<'a>(
     driven: &'a BTreeMap<RunId, ActiveRun>,
-    child: &'a ActiveRun,
+    parent: Option<&'a Parent>,
     run: RunId,
 ) -> Option<&'a Parent> {
-    let mut above = child.parent.as_ref();
+    let mut above = parent;
     while let Some(parent) = above.filter(|parent| parent.run != run) {
         above = driven.get(&parent.run).and_then(|above| above.parent.as_ref());
     }
@@ -80,7 +84,7 @@ fn opened_through<'a>(
 impl ActiveRuns {
     /// Adds a run, if it is not driven yet.
     pub(crate) fn add(&self, run: RunId, by_name: bool) {
-        let mut driven = lock(&self.0);
+        let mut driven = lock(&self.driven);
         let waits =
             |child: &&ActiveRun| child.waits && child.parent.as_ref().is_some_and(|parent| parent.run == run);
         let opened_waiting = match driven.contains_key(&run) {
@@ -94,7 +98,7 @@ impl ActiveRuns {
 
     /// Adds a run that an attempt opened, or notes who opened it. Returns whether it is given up with its parent.
     pub(crate) fn add_child(&self, run: RunId, parent: &Parent) -> bool {
-        let mut driven = lock(&self.0);
+        let mut driven = lock(&self.driven);
         let given_up = driven.get(&parent.run).is_some_and(|above| above.given_up);
         let child = driven.entry(run).or_default();
         child.parent = Some(parent.clone());
@@ -105,9 +109,9 @@ impl ActiveRuns {
     /// Gives up all runs below the work of a run that `is_unwanted` selects, by node and patches, and returns those that were not
     /// given up before. A run that is opened below one of them afterwards is given up too.
     pub(crate) fn give_up(&self, run: RunId, is_unwanted: impl Fn(&NodeId, u32) -> bool) -> Vec<RunId> {
-        let mut driven = lock(&self.0);
+        let mut driven = lock(&self.driven);
         let is_unwanted = |child: &ActiveRun| {
-            opened_through(&driven, child, run)
+            opened_through(&driven, child.parent.as_ref(), run)
                 .is_some_and(|parent| is_unwanted(&parent.of.node, parent.of.patch_count))
         };
         let below = driven.iter().filter(|(_, child)| !child.given_up && is_unwanted(child));
@@ -120,9 +124,9 @@ impl ActiveRuns {
 
     /// Sets the most calls of models of a run and all runs below it. `made`: the calls that the records tell of.
     pub(crate) fn limit_calls(&self, run: RunId, most: u64, made: impl FnOnce() -> u64) {
-        if lock(&self.0).get(&run).is_some_and(|driven| driven.calls.is_none()) {
+        if lock(&self.driven).get(&run).is_some_and(|driven| driven.calls.is_none()) {
             let made = made();
-            if let Some(driven) = lock(&self.0).get_mut(&run) {
+            if let Some(driven) = lock(&self.driven).get_mut(&run) {
                 driven.calls.get_or_insert(CallCount { made, most });
             }
         }
@@ -130,7 +134,7 @@ impl ActiveRuns {
 
     /// Counts a call of a run, for it and for all runs above it. The error is the limit that does not allow the call.
     pub(crate) fn take_call(&self, run: RunId) -> Result<(), u64> {
-        let mut driven = lock(&self.0);
+        let mut driven = lock(&self.driven);
         let (mut line, mut at) = (Vec::new(), Some(run));
         while let Some(run) = at {
             let Some(known) = driven.get(&run) else { break };
@@ -150,25 +154,25 @@ impl ActiveRuns {
 
     /// True if a run above no longer wants this one: it opens nothing, starts nothing, and calls no model.
     pub(crate) fn is_given_up(&self, run: RunId) -> bool {
-        lock(&self.0).get(&run).is_some_and(|driven| driven.given_up)
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.given_up)
     }
 
     /// True if an operator asked for the run by name, which overrides the limit of crashes.
     pub(crate) fn asked_for(&self, run: RunId) -> bool {
-        lock(&self.0).get(&run).is_some_and(|driven| driven.by_name)
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.by_name)
     }
 
     /// Sets whether the run may have an open question as of its record `seq`: `None` before a question is appended,
     /// else the position of the record.
     pub(crate) fn note_quiet(&self, run: RunId, seq: Seq, quiet: Option<Position>) {
-        if let Some(driven) = lock(&self.0).get_mut(&run).filter(|driven| driven.seq <= seq) {
+        if let Some(driven) = lock(&self.driven).get_mut(&run).filter(|driven| driven.seq <= seq) {
             (driven.seq, driven.quiet) = (seq, quiet);
         }
     }
 
     /// Forgets what is known of the records: some may have been rolled back.
     pub(crate) fn forget_records(&self) {
-        for driven in lock(&self.0).values_mut() {
+        for driven in lock(&self.driven).values_mut() {
             (driven.seq, driven.quiet, driven.crashed_at) = (Seq(0), None, Seq(0));
             (driven.waits, driven.waits_below, driven.opened_waiting) = (false, false, 0);
         }
@@ -176,7 +180,7 @@ impl ActiveRuns {
 
     /// Counts an end of the run's actor, and returns the count since the run's last progress.
     pub(crate) fn crashed(&self, run: RunId) -> u32 {
-        let mut driven = lock(&self.0);
+        let mut driven = lock(&self.driven);
         let Some(driven) = driven.get_mut(&run) else { return 0 };
         if driven.seq > driven.crashed_at {
             (driven.crashed_at, driven.crashes) = (driven.seq, 0);
@@ -187,46 +191,46 @@ impl ActiveRuns {
 
     /// Position of the record as of which the run has no open question.
     pub(crate) fn quiet(&self, run: RunId) -> Option<Position> {
-        lock(&self.0).get(&run)?.quiet
+        lock(&self.driven).get(&run)?.quiet
     }
 
     pub(crate) fn note_resting(&self, run: RunId, resting: bool) {
-        if let Some(driven) = lock(&self.0).get_mut(&run) {
+        if let Some(driven) = lock(&self.driven).get_mut(&run) {
             driven.resting = resting;
         }
     }
 
     /// True if a suspension is requested and not complete.
     pub(crate) fn is_resting(&self, run: RunId) -> bool {
-        lock(&self.0).get(&run).is_some_and(|driven| driven.resting)
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.resting)
     }
 
     /// Marks the records as read by the process; returns whether they were read before.
     pub(crate) fn was_loaded(&self, run: RunId) -> bool {
-        lock(&self.0).get_mut(&run).is_some_and(|driven| std::mem::replace(&mut driven.loaded, true))
+        lock(&self.driven).get_mut(&run).is_some_and(|driven| std::mem::replace(&mut driven.loaded, true))
     }
 
     /// Notes that the recovery record is durable.
     pub(crate) fn note_counted(&self, run: RunId) {
-        if let Some(driven) = lock(&self.0).get_mut(&run) {
+        if let Some(driven) = lock(&self.driven).get_mut(&run) {
             driven.counted = true;
         }
     }
 
     /// True if the end of the process counts against the run.
     pub(crate) fn is_counted(&self, run: RunId) -> bool {
-        lock(&self.0).get(&run).is_some_and(|driven| driven.counted)
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.counted)
     }
 
     /// True if the process has read the records of the run.
     pub(crate) fn is_loaded(&self, run: RunId) -> bool {
-        lock(&self.0).get(&run).is_some_and(|driven| driven.loaded)
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.loaded)
     }
 
     /// Sets whether the run waits for a person, itself or `below`, and wakes callers of the runs behind it. Returns whether there
     /// are any.
     pub(crate) fn note_waits(&self, run: RunId, waits: bool, below: bool) -> bool {
-        let mut driven = lock(&self.0);
+        let mut driven = lock(&self.driven);
         let Some(noted) = driven.get_mut(&run) else { return false };
         noted.waits_below = waits && below;
         if std::mem::replace(&mut noted.waits, waits) == waits {
@@ -250,40 +254,53 @@ impl ActiveRuns {
 
     /// True if the run's agent found that nothing goes on until a person answers.
     pub(crate) fn waits(&self, run: RunId) -> bool {
-        lock(&self.0).get(&run).is_some_and(|driven| driven.waits)
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.waits)
     }
 
     /// True if the run waits for a person whose question is in a run below it.
     pub(crate) fn waits_below(&self, run: RunId) -> bool {
-        lock(&self.0).get(&run).is_some_and(|driven| driven.waits_below)
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.waits_below)
     }
 
-    /// True if a run that the run opened may wait for a person.
+    /// Notes that an attempt waits for a suspended run, which only a person resumes.
+    pub(crate) fn note_suspended(&self, run: RunId, parent: &Parent) {
+        lock(&self.suspended).insert(run, parent.clone());
+    }
+
+    /// Notes that the run is not suspended, or that no attempt waits for it any more. Returns whether one did.
+    pub(crate) fn forget_suspended(&self, run: RunId) -> bool {
+        lock(&self.suspended).remove(&run).is_some()
+    }
+
+    /// True if a run that the run opened may wait for a person, or is suspended.
     pub(crate) fn may_wait_below(&self, run: RunId) -> bool {
-        lock(&self.0).get(&run).is_some_and(|driven| driven.opened_waiting > 0)
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.opened_waiting > 0)
+            || lock(&self.suspended).values().any(|parent| parent.run == run)
     }
 
-    /// True if a node of a run has opened runs that are driven, and all of them wait for a person.
+    /// True if a node of a run waits for runs that it opened, and all of them wait for a person or are suspended.
     pub(crate) fn all_opened_wait(&self, run: RunId, node: &NodeId) -> bool {
-        let driven = lock(&self.0);
+        let (driven, suspended) = (lock(&self.driven), lock(&self.suspended));
         let is_by_node = |parent: &Parent| parent.run == run && parent.of.node == *node;
-        let mut opened =
-            driven.values().filter(|child| child.parent.as_ref().is_some_and(is_by_node)).peekable();
-        opened.peek().is_some() && opened.all(|child| child.waits)
+        let is_suspended = suspended.iter().any(|(child, by)| is_by_node(by) && !driven.contains_key(child));
+        let opened = driven.values().filter(|child| child.parent.as_ref().is_some_and(is_by_node));
+        let mut opened = opened.peekable();
+        (is_suspended || opened.peek().is_some()) && opened.all(|child| child.waits)
     }
 
-    /// The runs below a run with the questions that it waits for.
+    /// The runs below a run with the questions that it waits for, and the suspended ones.
     pub(crate) fn asking_below(&self, run: RunId) -> Vec<RunId> {
-        let driven = lock(&self.0);
-        let asks = |child: &ActiveRun| {
-            child.waits && !child.waits_below && opened_through(&driven, child, run).is_some()
-        };
-        driven.iter().filter(|(_, child)| asks(child)).map(|(run, _)| *run).collect()
+        let (driven, suspended) = (lock(&self.driven), lock(&self.suspended));
+        let is_below = |parent: Option<&Parent>| opened_through(&driven, parent, run).is_some();
+        let asks = |child: &ActiveRun| child.waits && !child.waits_below && is_below(child.parent.as_ref());
+        let asking = driven.iter().filter(|(_, child)| asks(child)).map(|(run, _)| *run);
+        let waited = suspended.iter().filter(|(run, by)| !driven.contains_key(run) && is_below(Some(by)));
+        asking.chain(waited.map(|(run, _)| *run)).collect()
     }
 
     /// Sets the order of an agent's runs: only the first goes on.
     pub(crate) fn line_up<'a>(&self, runs: impl Iterator<Item = &'a RunId>) {
-        let (mut driven, mut first) = (lock(&self.0), None);
+        let (mut driven, mut first) = (lock(&self.driven), None);
         for run in runs {
             if let Some(driven) = driven.get_mut(run) {
                 driven.behind = first;
@@ -295,7 +312,7 @@ impl ActiveRuns {
 
     /// The earlier run of the same agent, if it waits for a person.
     pub(crate) fn held_up_by(&self, run: RunId) -> Option<RunId> {
-        let driven = lock(&self.0);
+        let driven = lock(&self.driven);
         let first = driven.get(&run)?.behind?;
         driven.get(&first).filter(|first| first.waits).map(|_| first)
     }
@@ -303,22 +320,22 @@ impl ActiveRuns {
     /// Signals that the state of the run may have changed; closes when the run is no longer driven. `None`: it is not
     /// driven.
     pub(crate) fn watch(&self, run: RunId) -> Option<watch::Receiver<()>> {
-        let mut driven = lock(&self.0);
+        let mut driven = lock(&self.driven);
         let waiters = &mut driven.get_mut(&run)?.waiters;
         Some(waiters.get_or_insert_with(|| watch::Sender::new(())).subscribe())
     }
 
     pub(crate) fn has(&self, run: RunId) -> bool {
-        lock(&self.0).contains_key(&run)
+        lock(&self.driven).contains_key(&run)
     }
 
     pub(crate) fn all(&self) -> Vec<RunId> {
-        lock(&self.0).keys().copied().collect()
+        lock(&self.driven).keys().copied().collect()
     }
 
     /// Removes a run; its callers wake because their channel closes.
     pub(crate) fn remove(&self, run: RunId) {
-        let mut driven = lock(&self.0);
+        let mut driven = lock(&self.driven);
         let removed = driven.remove(&run).filter(|removed| removed.waits);
         if let Some(above) = removed.and_then(|removed| removed.parent)
             && let Some(above) = driven.get_mut(&above.run)
@@ -328,7 +345,7 @@ impl ActiveRuns {
     }
 
     pub(crate) fn notify_changed(&self, run: RunId) {
-        if let Some(driven) = lock(&self.0).get(&run) {
+        if let Some(driven) = lock(&self.driven).get(&run) {
             driven.notify_changed();
         }
     }

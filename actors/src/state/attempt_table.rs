@@ -351,11 +351,6 @@ impl AttemptTable {
         self.acting().into_iter().map(|key| key.node).collect()
     }
 
-    /// True if the attempt itself acts on the world, and has not ended.
-    pub(crate) fn is_acting(&self, key: &AttemptKey) -> bool {
-        self.entries.get(key).is_some_and(|entry| entry.acts && entry.ordered.is_none())
-    }
-
     fn acting(&self) -> Vec<AttemptKey> {
         self.keys(|_, entry| entry.acts && entry.ordered.is_none())
     }

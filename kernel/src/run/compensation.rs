@@ -88,7 +88,7 @@ fn look_at(unsure: &[NodeId]) -> String {
         more => format!(" and {more} more"),
     };
     format!(
-        "; nobody knows what is left of {named}{more}: look, undo it by hand, then `ostler resolve RUN NODE --fail` settles it"
+        "; nobody knows what is left of {named}{more}: look, undo it by hand, then `ostler resolve RUN NODE --gone` settles it"
     )
 }
 
@@ -119,20 +119,30 @@ impl Run {
         unsure.map(|(node, _)| node.id.clone()).collect()
     }
 
-    /// The records by which a person settles the effect of a node of an ended run: nothing is left of it, because it was not made or
-    /// has been undone by hand.
+    /// True if the effect of a node is unknown.
+    pub fn is_unsure(&self, node: &NodeId) -> bool {
+        self.instances().any(|(known, instance)| known.id == *node && is_unsure(known, instance))
+    }
+
+    /// The record by which a person settles the effect of a node of an ended run: nothing is left of it, because it was not made or
+    /// has been undone by hand. `None`: it is settled already.
     ///
     /// # Errors
     ///
-    /// [`ResolutionError`]: there is no such node, or its effect is known.
-    pub fn settle_by_hand(&self, node: &NodeId, by: String) -> Result<Vec<Event>, ResolutionError> {
+    /// [`ResolutionError`]: there is no such node, its effect is known, or the run goes on.
+    pub fn settle_by_hand(&self, node: &NodeId, by: String) -> Result<Option<Event>, ResolutionError> {
         let instance = self.instance(node).ok_or_else(|| ResolutionError::UnknownNode(node.clone()))?;
-        if self.counts.live > 0 || !self.unsure().contains(node) {
+        if self.counts.live > 0 || self.replan.is_pending {
+            return Err(ResolutionError::GoesOn { node: node.clone() });
+        }
+        if instance.is_settled {
+            return Ok(None);
+        }
+        if !self.is_unsure(node) {
             return Err(ResolutionError::NotInDoubt { node: node.clone(), state: instance.state() });
         }
         let (node, note) = (node.clone(), String::new());
-        let answer = HumanAnswer { node, approve: false, redo: false, by, note };
-        Ok(vec![Event::HumanAnswer(answer), Event::RunClosed { outcome: self.outcome() }])
+        Ok(Some(Event::HumanAnswer(HumanAnswer { node, approve: false, redo: false, by, note })))
     }
 
     /// Most impact that the newest undo may have, if the person who asked for it said so.

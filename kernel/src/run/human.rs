@@ -149,6 +149,21 @@ pub enum ResolutionError {
         /// The attempt in doubt.
         latest: u32,
     },
+    /// The run has ended, and the effect of the node is unknown.
+    #[error(
+        "node {node}: the run has ended, so its work is neither repeated nor recorded; once nothing is left of its effect, \
+         `ostler resolve RUN NODE --gone` settles it"
+    )]
+    Ended {
+        /// The node.
+        node: NodeId,
+    },
+    /// The run goes on, so the node is not settled by hand.
+    #[error("node {node}: the run has not ended; --done, --redo or --fail settle what is in doubt")]
+    GoesOn {
+        /// The node.
+        node: NodeId,
+    },
 }
 
 fn because(reason: &Option<TransitionReason>) -> String {

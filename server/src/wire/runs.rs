@@ -165,6 +165,8 @@ pub enum Resolution {
     Redo,
     /// The attempt failed.
     Fail,
+    /// The run has ended, and nothing is left of the node's effect.
+    Gone,
 }
 
 /// The answer to `GET /v1/runs`: a page of runs, newest first.
@@ -555,6 +557,9 @@ pub struct WaitingBelow {
     /// The step that opened it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_by: Option<ParentView>,
+    /// The run is suspended: a person resumes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspended: bool,
     /// Nodes of the run that wait for a person.
     pub waiting: Vec<Waiting>,
     /// Nodes of the run that wait for an answer from outside.

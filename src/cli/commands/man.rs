@@ -105,7 +105,7 @@ mod tests {
             ("ostler-ps", "ostler ps [OPTIONS]"),
             ("ostler-client", "ostler client [OPTIONS] <COMMAND>"),
             ("ostler-client-add", "ostler client add [OPTIONS] <CLIENT>"),
-            ("ostler-resolve", "ostler resolve [OPTIONS] <--done <FILE>|--redo|--fail> <RUN> <NODE>"),
+            ("ostler-resolve", "ostler resolve [OPTIONS] <--done <FILE>|--redo|--fail|--gone> <RUN> <NODE>"),
             ("ostler-help", "ostler help [OPTIONS] [COMMAND|CODE|TOPIC]..."),
         ] {
             let is_it = |page: &&Command| page.get_display_name().unwrap_or_else(|| page.get_name()) == name;

@@ -15,7 +15,7 @@ use crate::cli::arguments::{Globals, ModelOption};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::Out;
 use crate::cli::session::signals::Signals;
-use crate::cli::session::watch_run::{Watch, answered, watch};
+use crate::cli::session::watch_run::{Done, Watch, answered, go_on, watch};
 use crate::cli::session::{AccessMode, Session};
 
 /// Maximum bytes of a result given by a person.
@@ -46,18 +46,22 @@ struct HowArgs {
     /// Repeat the attempt
     #[arg(long)]
     redo: bool,
-    /// Count the attempt as failed; in a run that has ended: nothing is left of its effect
+    /// Count the attempt as failed
     #[arg(long)]
     fail: bool,
+    /// The run has ended, and nothing is left of the node's unknown effect
+    #[arg(long)]
+    gone: bool,
 }
 
 pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let globals = &args.model.add_to(globals)?;
-    let (how, value) = match (&args.how.done, args.how.redo) {
-        (Some(path), _) => (Resolution::Done, Some(result(path)?)),
-        (None, true) => (Resolution::Redo, None),
-        (None, false) => (Resolution::Fail, None),
+    let (how, value) = match &args.how {
+        HowArgs { done: Some(path), .. } => (Resolution::Done, Some(result(path)?)),
+        HowArgs { redo: true, .. } => (Resolution::Redo, None),
+        HowArgs { gone: true, .. } => (Resolution::Gone, None),
+        _ => (Resolution::Fail, None),
     };
     let mut signals = Signals::listen()?;
     let mut session =
@@ -68,15 +72,20 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
     };
     // Names the attempt seen now, not a later one that is in doubt by the time the request arrives.
     let attempt = before.waiting.iter().find(|waiting| waiting.node == args.node).and_then(|it| it.attempt);
-    let request = ResolveRequest { node: args.node, attempt, how, value };
+    let request = ResolveRequest { node: args.node.clone(), attempt, how, value };
     let path = format!("/v1/runs/{}/resolve", before.run);
     if let Err(refused) = session.post::<RunRef>(&path, &request).await {
         return session.stop_with(refused).await;
     }
-    let what = Watch::from(&before, globals.json, WatchOptions::default());
-    let code = watch(session, &mut signals, what, &mut out).await?;
-    // The outcome of a run that has ended says nothing about the settled effect.
-    Ok(if before.status.is_over() { code::SUCCEEDED } else { answered(code) })
+    if how == Resolution::Gone {
+        let what = Watch::from(&before, globals.json, WatchOptions::default());
+        watch(session, &mut signals, what, &mut out).await?;
+        // The outcome of a run that has ended says nothing about the settled effect.
+        return Ok(code::SUCCEEDED);
+    }
+    let (node, text) = (args.node.as_str(), format!("settled {}", args.node));
+    let done = Done { node, word: "settled".to_owned(), text, answers: true };
+    go_on(session, &mut signals, globals, before, done, &mut out).await.map(answered)
 }
 
 fn result(path: &Path) -> Result<Value, Failure> {

@@ -72,8 +72,12 @@ fn event_wait(run: &str, wait: &WaitView, place: &str, is_past: bool, columns: u
 /// Formats the questions in runs below a run, with the commands that answer them.
 pub(crate) fn below_lines(below: &[WaitingBelow], out: &Out) -> Vec<String> {
     let mut lines = Vec::new();
-    for WaitingBelow { run, opened_by, waiting, waits, .. } in below {
+    for WaitingBelow { run, opened_by, suspended, waiting, waits, .. } in below {
         let by = opened_by.as_ref().map(|parent| format!(", {}", parent_text(parent))).unwrap_or_default();
+        if *suspended {
+            lines.push(fit(&format!("  run {run}{by}, is suspended"), out.columns()));
+            lines.push(format!("    {}", hints::resume(short_id(run))));
+        }
         for question in waiting {
             let seen = DigestSource::on(out, question.digest.as_deref());
             lines.push(fit(
