@@ -4,11 +4,20 @@ use std::path::Path;
 
 use ostler::StartError;
 use ostler_kernel::port::JournalError;
-use ostler_store::OpenError;
+use ostler_store::{FORMAT, OpenError};
 
 use crate::cli::exit::Failure;
 use crate::cli::output::hints::with_location;
 use crate::cli::output::units::duration;
+
+/// Advice for a data folder whose format file names a format that this program does not know.
+pub(crate) fn newer_format(data: &Path) -> String {
+    let file = data.join("format");
+    format!(
+        "use that version; if no other version has ever opened the folder, {} is damaged, and the line \"ostler-store {FORMAT}\" mends it",
+        file.display()
+    )
+}
 
 /// Error for a holder that is shutting down; `wait_ms` is its timeout for attempts that change the world.
 pub(crate) fn holder_stopping(held: &OpenError, wait_ms: u64) -> Failure {
@@ -58,7 +67,7 @@ pub(crate) fn open_failure(data: &Path, error: &OpenError) -> Failure {
         OpenError::FormatDamaged { .. } => {
             "; `ostler doctor --repair` writes it again, and changes no record"
         }
-        OpenError::NewerFormat { .. } => "; use that version",
+        OpenError::NewerFormat { path, .. } => &format!("; {}", newer_format(path)),
         OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
             "; --data names another folder"
         }

@@ -24,6 +24,9 @@ const VERSION: u32 = 1;
 /// exhaust the limit; the search then assumes a frame, so the caller reports damage rather than a torn write.
 const RESYNC_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
+/// Most bytes put into a segment, or taken out of it, that the frames behind them reveal.
+const SHIFT_MAX: usize = 8;
+
 pub(crate) fn name(number: u32) -> String {
     format!("{number:010}.seg")
 }
@@ -130,6 +133,11 @@ impl<'a> Scanner<'a> {
     /// Offset of the next frame behind bad bytes; with `first_of_write`, of the next frame flagged [`FIRST_OF_WRITE`], which
     /// proves that the bad bytes were durable once. Does not move the scanner.
     pub(crate) fn resync(&self, first_of_write: bool) -> Option<usize> {
+        self.next_frame(first_of_write, 0)
+    }
+
+    /// Offset of the next frame, which may have been moved by up to `shift_max` bytes.
+    fn next_frame(&self, first_of_write: bool, shift_max: usize) -> Option<usize> {
         let mut checked = 0;
         for offset in self.offset + 1..self.used {
             let rest = &self.bytes[offset..];
@@ -146,18 +154,23 @@ impl<'a> Scanner<'a> {
             if frame_body::parse(&rest[FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + len]).is_none() {
                 continue;
             }
-            checked += len;
-            let lsn = Lsn::new(self.number, offset as u64);
-            if checked > RESYNC_BYTES_MAX || matches!(read_and_parse(lsn, rest), Parsed::Frame { .. }) {
+            let is_frame_of = |written_at: usize| {
+                let lsn = Lsn::new(self.number, written_at as u64);
+                matches!(read_and_parse(lsn, rest), Parsed::Frame { .. })
+            };
+            checked += len * (2 * shift_max + 1);
+            let mut places = offset.saturating_sub(shift_max)..=offset + shift_max;
+            if checked > RESYNC_BYTES_MAX || places.any(is_frame_of) {
                 return Some(offset);
             }
         }
         None
     }
 
-    /// Returns whether the bad bytes at the scanner may be the torn end of the last write: no later frame proves them durable.
+    /// Returns whether the bad bytes at the scanner may be the torn end of the last write: no later frame proves them durable. A
+    /// frame moved by bytes that were put in or taken out is such a proof too.
     pub(crate) fn may_be_torn(&self) -> bool {
-        self.resync(true).is_none()
+        self.next_frame(true, SHIFT_MAX).is_none()
     }
 
     /// Bytes from the scanner's offset to the last nonzero byte.

@@ -286,6 +286,30 @@ fn a_torn_end_is_told_from_damage_whatever_its_bytes_look_like() {
 }
 
 #[test]
+fn bytes_put_in_or_taken_out_are_damage_and_no_torn_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    fs::remove_file(path.join("index.redb")).unwrap();
+    let last = format!("journal/{:010}.seg", segments(&path).len());
+    let bytes = fs::read(path.join(&last)).unwrap();
+    // Within the header and the body of the first frame behind the 64 bytes of the segment's own header.
+    for (at, put_in) in [(65, 1_isize), (73, 8), (84, 3), (65, -1), (84, -8)] {
+        let changed = folder.path().join(format!("changed-{at}-{put_in}"));
+        copy(&path, &changed);
+        let mut bytes = bytes.clone();
+        match usize::try_from(put_in) {
+            Ok(count) => drop(bytes.splice(at..at, vec![b'x'; count])),
+            Err(_) => drop(bytes.drain(at..at + put_in.unsigned_abs())),
+        }
+        fs::write(changed.join(&last), bytes).unwrap();
+        let refused = Store::open_with(&changed, small()).map(drop);
+        assert!(matches!(refused, Err(OpenError::Damaged { .. })), "{put_in} bytes at {at}: {refused:?}");
+        assert!(!Store::examine(&changed).unwrap().is_sound(), "{put_in} bytes at {at}");
+    }
+}
+
+#[test]
 fn a_seal_that_is_not_what_it_was_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");

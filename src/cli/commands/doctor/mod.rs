@@ -25,6 +25,7 @@ use crate::cli::commands::doctor::runs::check_runs;
 use crate::cli::commands::doctor::templates::check_templates;
 use crate::cli::exit::Failure;
 use crate::cli::output::terminal::Out;
+use crate::cli::session::open_errors::newer_format;
 use crate::cli::session::settings::{data_folder_exists, load_settings};
 use crate::cli::session::{AccessMode, Session};
 
@@ -109,7 +110,7 @@ async fn check_store(
             report.warn("journal", what, "to check them too, repeat after that process has ended");
         }
         Err(error @ OpenError::NewerFormat { .. }) => {
-            report.fail("journal", error.to_string(), "nothing is damaged: use that version");
+            report.fail("format", error.to_string(), &newer_format(data));
             return Ok(());
         }
         Err(error @ OpenError::FormatDamaged { .. }) => {
