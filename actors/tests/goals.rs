@@ -21,7 +21,7 @@ use ostler_kernel::policy::{
 use ostler_kernel::port::{
     BoxFuture, CallContext, Journal, Recorded, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{NodeStatus, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value};
 
@@ -519,6 +519,15 @@ async fn an_operator_decides_in_place_of_a_model_that_would_fail() {
         let journal = Arc::new(MemoryJournal::default());
         let (first, hold, run) = holding(journal.clone(), folder.path()).await;
         let node = first.interject_by(run, "enough now", MINUTE, answer(decision, cancel)).await.unwrap();
+        if decision == Decision::Replan {
+            // The verdict on the last step would skip a planner that has not answered.
+            let plan = NodeId::from("plan.2");
+            common::until(async || {
+                let view = first.view(run, None).await.unwrap();
+                view.run.instance(&plan).is_some_and(|plan| plan.status == NodeStatus::Executed)
+            })
+            .await;
+        }
         hold.go(2);
         let whole = decided(&first, run).await;
         assert_eq!(whole.0, RunOutcome::Succeeded, "{}", whole.1);

@@ -42,6 +42,20 @@ fn after_a_kill_finished_steps_are_not_repeated() {
 }
 
 #[test]
+fn a_killed_doctor_leaves_a_folder_that_works() {
+    for ms in (0..40).step_by(2) {
+        let world = world();
+        let doctor = world.start("doctor");
+        let begun = std::time::Instant::now();
+        until("it is time, or the doctor is done", || begun.elapsed() >= std::time::Duration::from_millis(ms));
+        doctor.signal("KILL");
+        doctor.end();
+        world.ostler("doctor").exits(0).says("nothing is broken");
+        world.ostler("ps").exits(0);
+    }
+}
+
+#[test]
 fn lines_of_several_runs_say_which_they_are_of() {
     let world = world();
     let killed = || {

@@ -1,4 +1,4 @@
-//! Real processes, killed with SIGKILL at random moments, while a plan of keyed POSTs writes to an external
+//! Real processes, stopped with SIGSTOP and killed with SIGKILL at random moments, while a plan of keyed POSTs writes to an external
 //! ledger.
 //!
 //! Every run must end with every POST in the ledger. Once the journal says that a node was executed, its
@@ -16,7 +16,7 @@ mod ledger;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,6 +29,9 @@ const KILLS_DEFAULT: u64 = 100;
 
 /// Maximum lifetime of a process, in milliseconds; longer on slow machines.
 const LIFE_MS: u64 = 300;
+
+/// Longest time for which a process is stopped, in milliseconds.
+const STOPPED_MS: u64 = 100;
 
 /// Time limit of a process that is not killed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,11 +73,11 @@ fn kills_lose_nothing_and_repeat_nothing_finished() {
     assert_eq!(entries.len(), plan.len() * runs, "one entry per node and run");
     let doctor = torture.ostler(&["doctor"]);
     assert!(doctor.status.success(), "doctor finds fault:\n{}", text(&doctor));
-    let Tally { kills, before_opening, under_way, after_closing } = torture.tally;
+    let Tally { kills, stops, before_opening, under_way, after_closing } = torture.tally;
     assert!(under_way > 0, "no kill of {kills} hit a run under way");
     let posts = torture.ledger.posts("/").len();
     println!(
-        "torture: {kills} kills over {runs} runs ({before_opening} before a run was there, {under_way} under way, \
+        "torture: {kills} kills and {stops} stops over {runs} runs ({before_opening} before a run was there, {under_way} under way, \
          {after_closing} after its end); {} entries, {} POSTs sent again",
         entries.len(),
         posts - entries.len(),
@@ -85,6 +88,8 @@ fn kills_lose_nothing_and_repeat_nothing_finished() {
 #[derive(Debug, Default)]
 struct Tally {
     kills: u64,
+    /// Stops that the process survived.
+    stops: u64,
     before_opening: u64,
     under_way: u64,
     after_closing: u64,
@@ -195,13 +200,31 @@ impl Torture<'_> {
         let shown = beside(move || executed(BufReader::new(stdout)));
         let complaint = beside(move || whole(stderr));
         let started = Instant::now();
-        let deadline = started + life.unwrap_or(PATIENCE);
+        let mut deadline = started + life.unwrap_or(PATIENCE);
+        let mut stops_at = life.map(|life| {
+            started + Duration::from_millis(self.random.below(1 + u64::try_from(life.as_millis()).unwrap()))
+        });
         let ended = loop {
-            match child.try_wait().unwrap() {
-                Some(status) => break Some(status),
-                None if Instant::now() >= deadline => break None,
-                None => thread::sleep(LOOK),
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
             }
+            if stops_at.is_some_and(|at| Instant::now() >= at) {
+                stops_at = None;
+                let stopped = Duration::from_millis(self.random.below(STOPPED_MS));
+                signal(&child, "STOP");
+                thread::sleep(stopped);
+                // A half of the processes is killed while it is stopped.
+                if self.random.below(2) == 0 {
+                    break None;
+                }
+                signal(&child, "CONT");
+                self.tally.stops += 1;
+                deadline += stopped;
+            }
+            if Instant::now() >= deadline {
+                break None;
+            }
+            thread::sleep(LOOK);
         };
         if ended.is_none() {
             child.kill().unwrap();
@@ -297,6 +320,11 @@ impl Torture<'_> {
         std::fs::write(self.folder.join(&name), plan.to_string()).unwrap();
         name
     }
+}
+
+/// Sends a signal to a process, which may have ended.
+fn signal(child: &Child, name: &str) {
+    Command::new("kill").args(["-s", name, &child.id().to_string()]).stderr(Stdio::null()).status().unwrap();
 }
 
 /// Runs an action on a thread that can be joined with a timeout.

@@ -11,7 +11,7 @@ const LETTERS_COMPARED_MAX: usize = 100_000;
 
 /// Words of other tools, with the command that does the same here. The first text is the command before the word; empty: the
 /// word follows `ostler` itself.
-const MEANINGS: [(&str, &[&str], &str); 19] = [
+const MEANINGS: [(&str, &[&str], &str); 24] = [
     ("", &["list", "ls", "status", "jobs", "runs"], "`ostler ps` lists runs, `ostler show RUN` shows one"),
     (
         "",
@@ -71,6 +71,19 @@ const MEANINGS: [(&str, &[&str], &str); 19] = [
         "run",
         &["--dry-run", "--check", "--plan-only", "-n"],
         "`ostler check PLAN` judges a plan without running it",
+    ),
+    (
+        "ask",
+        &["--dry-run", "--check", "-n"],
+        "`ostler ask GOAL --plan-only` prints the plan and runs nothing of it",
+    ),
+    ("check", &["--dry-run", "-n"], "none is needed: `ostler check PLAN` runs nothing"),
+    ("gc", &["--dry-run", "-n"], "none is needed: without `--apply`, `ostler gc` removes nothing"),
+    ("resume", &["--dry-run", "-n"], "`ostler show RUN` shows what is left to do"),
+    (
+        "undo",
+        &["--dry-run", "-n"],
+        "`ostler show RUN` shows the plan with its undos, `ostler check PLAN` their impact",
     ),
     ("approve", &["--yes", "-y"], "`ostler approve` is the yes, `ostler reject` the no"),
     ("reject", &["--no", "-n", "--yes", "-y"], "`ostler reject` is the no, `ostler approve` the yes"),
@@ -175,6 +188,10 @@ mod tests {
             ("ostler start what", "ostler run PLAN"),
             ("ostler stop", "ostler cancel RUN"),
             ("ostler run --dry-run p.yaml", "ostler check PLAN"),
+            ("ostler ask --dry-run goal", "ostler ask GOAL --plan-only"),
+            ("ostler check p.yaml --dry-run", "runs nothing"),
+            ("ostler gc --dry-run", "without `--apply`"),
+            ("ostler resume --dry-run", "ostler show RUN"),
             ("ostler client ls", "ostler ps --clients"),
             ("ostler chekc", "'check'"),
             ("ostler artifcat", "'artifact'"),
