@@ -47,7 +47,9 @@ fn a_killed_doctor_leaves_a_folder_that_works() {
         let world = world();
         let doctor = world.start("doctor");
         let begun = std::time::Instant::now();
-        until("it is time, or the doctor is done", || begun.elapsed() >= std::time::Duration::from_millis(ms));
+        until("it is time, or the doctor is done", || {
+            begun.elapsed() >= std::time::Duration::from_millis(ms)
+        });
         doctor.signal("KILL");
         doctor.end();
         world.ostler("doctor").exits(0).says("nothing is broken");

@@ -31,7 +31,7 @@ const KILLS_DEFAULT: u64 = 100;
 const LIFE_MS: u64 = 300;
 
 /// Longest time for which a process is stopped, in milliseconds.
-const STOPPED_MS: u64 = 100;
+const STOPPED_MS: u64 = 40;
 
 /// Time limit of a process that is not killed.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_actors::{Answer, Program, ProgramContext};
+use ostler_actors::{Answer, CHECKPOINTED, Program, ProgramContext, Settled};
 use ostler_kernel::port::{ChildRunSpec, Tool};
 use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
@@ -63,26 +63,37 @@ async fn a_run_waits_for_a_person_who_is_asked_far_below() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_waits_for_a_run_below_that_a_person_suspended() {
     let hold = hold();
-    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "hold"}, {"id": "b", "tool": "hold", "deps": ["a"]}]});
-    let opens = Arc::new(parent(child(source)));
+    let node = |at: usize| {
+        let deps = at.checked_sub(1).map(|before| format!("h{before}"));
+        json!({"id": format!("h{at}"), "tool": "hold", "deps": Vec::from_iter(deps)})
+    };
+    // More nodes than can run before the checkpoint arrives.
+    let nodes: Vec<Value> = (0..200).map(node).collect();
+    let opens = Arc::new(parent(child(json!({"id": "c", "nodes": nodes}))));
     let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone(), opens]).await;
     let run = submitted(&system, terms(&system)).await;
     hold.started().await;
     let below = other(&system, run).unwrap();
-    let checkpoint = tokio::spawn({
+    let checkpoint = {
         let system = system.clone();
-        async move { system.checkpoint(below).await }
-    });
+        tokio::spawn(async move { system.checkpoint(below).await })
+    };
+    hold.go(1);
     until(async || {
-        system.status(&system.view(below, None).await.unwrap()).unwrap().status != RunStatus::Running
+        if hold.has_started() {
+            hold.started().await;
+            hold.go(1);
+        }
+        checkpoint.is_finished()
     })
     .await;
-    hold.go(1);
     checkpoint.await.unwrap().unwrap();
+    assert_eq!(system.outcome(below).await.unwrap(), Settled::suspended(CHECKPOINTED.to_owned()));
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
     assert_eq!(system.asking_below(run), [below]);
     system.resume(below).await.unwrap();
-    hold.go(2);
+    hold.go(200);
+    assert_eq!(system.outcome(below).await.unwrap(), SUCCEEDED);
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     system.shutdown().await;
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{Hold, Watched, left_by, plan, states, submit, system, until, value};
 use ostler_actors::{
-    Answer, CHECKPOINTED, Mapping, Program, ProgramContext, ResolveHow, Settled, Step, Submission, System,
+    Answer, Mapping, Program, ProgramContext, ResolveHow, Settled, Step, Submission, System,
 };
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
@@ -558,41 +558,6 @@ async fn who_waits_for_a_run_reads_it_once_however_often_anything_else_stirs() {
     assert!(watched.records_of(opened) < 20, "each stir read it from its beginning");
     let approval = system.all_approvals().await.unwrap().approvals.remove(0);
     system.answer(&approval.id, approval.digest.unwrap(), Answer::approve()).await.unwrap();
-    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_run_goes_on_waiting_while_that_is_checkpointed() {
-    let hold = hold();
-    let node = |at: usize| {
-        let deps = at.checked_sub(1).map(|before| format!("h{before}"));
-        json!({"id": format!("h{at}"), "tool": "hold", "deps": Vec::from_iter(deps)})
-    };
-    // More nodes than can run before the checkpoint arrives.
-    let nodes: Vec<Value> = (0..200).map(node).collect();
-    let opens = Arc::new(parent(child(json!({"id": "c", "nodes": nodes}))));
-    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone(), opens]).await;
-    let run = submitted(&system, terms(&system)).await;
-    hold.started().await;
-    let opened = other(&system, run).unwrap();
-    let checkpoint = {
-        let system = system.clone();
-        tokio::spawn(async move { system.checkpoint(opened).await })
-    };
-    hold.go(1);
-    until(async || {
-        if hold.has_started() {
-            hold.started().await;
-            hold.go(1);
-        }
-        checkpoint.is_finished()
-    })
-    .await;
-    checkpoint.await.unwrap().unwrap();
-    assert_eq!(system.outcome(opened).await.unwrap(), Settled::suspended(CHECKPOINTED.to_owned()));
-    system.resume(opened).await.unwrap();
-    hold.go(200);
-    assert_eq!(system.outcome(opened).await.unwrap(), SUCCEEDED);
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
 }
 
