@@ -13,16 +13,19 @@ use tokio::time::Instant;
 use super::models::ConfiguredModel;
 use super::tokens::{completion_bytes, estimate_tokens};
 
-/// Highest count of cached tokens that is believed: more than any model takes. Sums of as many calls as a run may make do not
-/// overflow.
-const CACHED_TOKENS_MAX: u64 = 1 << 40;
+/// Fewest bytes of a token.
+const TOKEN_BYTES_MIN: u64 = 1;
 
-/// Tokens that a provider may add to a prompt, such as instructions for the use of tools.
-const ADDED_TOKENS_MAX: u64 = 64 << 10;
+/// Tokens that a provider adds to a prompt at most: instructions of its own and for the use of tools, a few hundred where they are known.
+const ADDED_TOKENS_MAX: u64 = 4 << 10;
 
-/// Highest count of a prompt that is believed: a token has a byte, and a provider may write tools in a longer form.
-fn input_tokens_max(bytes: u64) -> u64 {
-    (2 * bytes).saturating_add(ADDED_TOKENS_MAX)
+/// Tokens that a provider adds to a message at most: its role and its ends.
+const MESSAGE_TOKENS_MAX: u64 = 16;
+
+/// Highest count of a prompt that is charged, whatever the provider counts.
+fn input_tokens_max(request: &ModelRequest, bytes: u64) -> u64 {
+    let messages = request.messages.len() as u64 * MESSAGE_TOKENS_MAX;
+    (bytes / TOKEN_BYTES_MIN).saturating_add(messages).saturating_add(ADDED_TOKENS_MAX)
 }
 
 /// The meter of one call. A dropped meter reports the call as cancelled, with what came until then.
@@ -35,6 +38,7 @@ pub(super) struct CallMeter {
     prices: Option<Digest>,
     reservation: Option<u64>,
     input_bytes: u64,
+    input_tokens_max: u64,
     output_tokens_max: u64,
     output_bytes: u64,
     started: Instant,
@@ -62,6 +66,7 @@ impl CallMeter {
             prices: model.prices,
             reservation: grant.reservation,
             input_bytes,
+            input_tokens_max: input_tokens_max(request, input_bytes),
             output_tokens_max: grant.max_output_tokens.into(),
             output_bytes: 0,
             started: Instant::now(),
@@ -144,13 +149,24 @@ impl CallMeter {
         }
     }
 
+    /// A provider's counts within what the request allows.
+    fn believed(&self, counted: Tokens) -> Tokens {
+        let input = counted.input.min(self.input_tokens_max);
+        let output = counted.output.min(self.output_tokens_max);
+        let cache_read = counted.cache_read.min(input);
+        let cache_write = counted.cache_write.min(input - cache_read);
+        let believed = Tokens { input, output, cache_read, cache_write };
+        if believed != counted {
+            tracing::warn!(
+                model = %self.model, ?counted, charged = ?believed,
+                "the provider counts more tokens than the request and max_output_tokens allow; its bill may be higher"
+            );
+        }
+        believed
+    }
+
     fn report(&self, finish: &str, tokens: Tokens) -> ModelCall {
-        let tokens = Tokens {
-            input: tokens.input.min(input_tokens_max(self.input_bytes)),
-            output: tokens.output.min(self.output_tokens_max),
-            cache_read: tokens.cache_read.min(CACHED_TOKENS_MAX),
-            cache_write: tokens.cache_write.min(CACHED_TOKENS_MAX),
-        };
+        let tokens = self.believed(tokens);
         ModelCall {
             model: self.model.clone(),
             answered_by: None,

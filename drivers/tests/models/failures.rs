@@ -82,7 +82,16 @@ async fn a_count_that_cannot_be_is_not_believed() {
         stream(&[HELLO, STOP, &huge, "[DONE]"]),
         expect![[r#"
         {"text":"hello"}
-        stop in 65552 out 2048 nano-USD 69648000"#]],
+        stop in 4120 out 2048 nano-USD 8216000"#]],
+    )
+    .await;
+    // What is read from a cache or written to it is part of the prompt.
+    let cached = r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1000000}}}"#;
+    check(
+        stream(&[HELLO, STOP, cached, "[DONE]"]),
+        expect![[r#"
+        {"text":"hello"}
+        stop in 7 out 3 nano-USD 13000"#]],
     )
     .await;
 }

@@ -12,6 +12,7 @@ mod guide;
 mod judge;
 mod probes;
 mod real;
+mod real_server;
 mod recorded;
 mod requests;
 mod scripted;

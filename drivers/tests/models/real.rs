@@ -1,24 +1,69 @@
 //! A real model behind an OpenAI-compatible server, named by the environment variable `OSTLER_TEST_MODEL_URL`, such as
-//! `http://127.0.0.1:8091/v1`.
+//! `http://127.0.0.1:8091/v1`. `OSTLER_TEST_MODEL_KEY` holds its key, if it wants one.
 
 use ostler_drivers::model::{Probe, ProbeCheck, ProbeFailure, probe};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::world::World;
 
-/// The models `default`, and `wrong` with a wrong path.
-fn world() -> Option<World> {
+/// The server.
+pub(crate) struct Real {
+    /// Its base URL, with `/v1`.
+    pub(crate) url: String,
+    /// Its key; empty if it wants none.
+    pub(crate) key: String,
+}
+
+pub(crate) fn real() -> Option<Real> {
     let Ok(url) = std::env::var("OSTLER_TEST_MODEL_URL") else {
         println!("skipped: OSTLER_TEST_MODEL_URL does not name a server");
         return None;
     };
-    let table = |name: &str, url: &str| {
+    Some(Real { url, key: std::env::var("OSTLER_TEST_MODEL_KEY").unwrap_or_default() })
+}
+
+impl Real {
+    /// The line of a table that names the variable with the key.
+    pub(crate) fn key_line(&self) -> &'static str {
+        if self.key.is_empty() { "" } else { "api_key_env = \"KEY\"\n" }
+    }
+
+    /// The table of a model of this server, with more lines.
+    pub(crate) fn table(&self, name: &str, more: &str) -> String {
+        let timeout = if more.contains("timeout") { "" } else { "timeout = \"300s\"\n" };
         format!(
             "[models.{name}]\nprovider = \"openai\"\nprofile = \"llamacpp\"\nmodel = \"any\"\nprice = \"free\"\n\
-             max_output_tokens = 400\ntimeout = \"300s\"\nbase_url = \"{url}\"\n"
+             base_url = \"{}\"\n{}{timeout}{more}",
+            self.url,
+            self.key_line()
         )
-    };
-    Some(World::new(&(table("default", &url) + &table("wrong", &format!("{url}/nowhere"))), &[], ""))
+    }
+
+    /// The model `default`, with more lines in its table.
+    pub(crate) fn world(&self, more: &str) -> World {
+        World::new(&self.table("default", more), &[], &self.key)
+    }
+
+    /// What the server says of itself.
+    pub(crate) async fn get(&self, path: &str) -> String {
+        let host = self.url.trim_start_matches("http://").trim_end_matches("/v1");
+        let mut stream = TcpStream::connect(host).await.unwrap();
+        let key = &self.key;
+        let request = format!("GET {path} HTTP/1.0\r\nauthorization: Bearer {key}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{head}");
+        body.to_owned()
+    }
+}
+
+/// The model `default`.
+fn world() -> Option<World> {
+    Some(real()?.world("max_output_tokens = 400\n"))
 }
 
 #[tokio::test]
@@ -62,7 +107,10 @@ async fn a_real_model_calls_a_tool_by_its_own_name() {
 
 #[tokio::test]
 async fn a_real_server_reports_its_limits() {
-    let Some(world) = world() else { return };
+    let Some(real) = real() else { return };
+    let nowhere = Real { url: format!("{}/nowhere", real.url), key: real.key.clone() };
+    let tables = real.table("default", "") + &nowhere.table("wrong", "");
+    let world = World::new(&tables, &[], &real.key);
     let check = async |name: &str, params: Value, told: &str| {
         let shown = world.shown(name, params).await;
         assert!(shown.contains(told), "{shown}");
@@ -80,19 +128,6 @@ async fn a_real_server_reports_its_limits() {
     check("default", cut, "invalid_output: cut at 2 tokens; raise max_output_tokens").await;
     let unknown = json!({"prompt": "x", "schema": {"type": "no such type"}});
     check("default", unknown, "structural: schema: no JSON Schema at \"/type\"").await;
-}
-
-#[tokio::test]
-async fn a_real_model_stops_when_its_call_is_dropped() {
-    let Some(world) = world() else { return };
-    let params = json!({"prompt": "Tell a very long story.", "max_output_tokens": 400});
-    tokio::select! {
-        result = world.call("default", params) => panic!("{result:?}"),
-        () = world.kept.shown.notified() => {}
-    }
-    assert_eq!(world.calls()[0].finish, "cancelled");
-    // The slot is free: the next call is answered.
-    world.call("default", json!({"prompt": "Hi", "max_output_tokens": 4})).await.unwrap();
 }
 
 #[tokio::test]
