@@ -3,16 +3,16 @@
 use serde_json::Value;
 
 use super::draft::{DepDraft, NodeDraft, PlanDraft};
-use super::{Approval, Dep, HumanDuration, Kind, On, ParamRef};
+use super::{Approval, Dep, HumanDuration, Kind, On, ParamRef, Plan};
 use crate::id::NodeId;
 
-impl PlanDraft {
+impl Plan {
     /// A plan without nodes. [`PlanDraft::validate`] judges it once it has them.
     ///
     /// ```
-    /// use ostler_kernel::plan::{NodeDraft, PlanDraft};
+    /// use ostler_kernel::plan::{NodeDraft, Plan};
     ///
-    /// let plan = PlanDraft::new("notes")
+    /// let plan = Plan::builder("notes")
     ///     .node(NodeDraft::tool("list", "fs.list").param("path", "notes"))
     ///     .node(NodeDraft::tool("read", "fs.read").reference("path", "list", "files.0"))
     ///     .node(NodeDraft::model("say", "default").after("read").param("prompt", "Sum up: {{ read.result.text }}"))
@@ -20,10 +20,12 @@ impl PlanDraft {
     /// assert_eq!(plan.nodes.len(), 3);
     /// assert_eq!(serde_json::to_value(&plan).unwrap()["nodes"][1]["param_refs"]["path"]["from"], "list");
     /// ```
-    pub fn new(id: impl Into<String>) -> PlanDraft {
+    pub fn builder(id: impl Into<String>) -> PlanDraft {
         PlanDraft { id: id.into(), ..PlanDraft::default() }
     }
+}
 
+impl PlanDraft {
     /// Adds a node.
     pub fn node(mut self, node: NodeDraft) -> PlanDraft {
         self.nodes.push(node);

@@ -10,7 +10,7 @@ use ostler_kernel::event::{
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::{self, Json, Object};
 use ostler_kernel::lineage;
-use ostler_kernel::plan::{Idempotency, NodeDraft, PlanDraft};
+use ostler_kernel::plan::{Idempotency, NodeDraft, Plan};
 use ostler_kernel::port::{
     AnswerForm, AttemptLog, AttemptLogError, BoxFuture, CageRung, CallGrant, ChildRunResult, ChildRunSpec,
     Delta, ModelCall, ModelTurn, ModelTurnEnd, OutputStream, PermittedTool, PricedCall, StepStart,
@@ -296,7 +296,7 @@ impl AttemptLog for AttemptJournal {
         text: &'a str,
         within_ms: i64,
     ) -> BoxFuture<'a, Result<bool, AttemptLogError>> {
-        let question = PlanDraft::new("question").node(NodeDraft::question("question", text, within_ms));
+        let question = Plan::builder("question").node(NodeDraft::question("question", text, within_ms));
         Box::pin(async move {
             let _waits = self.waited.begin();
             let ended = self.open_child(step, ChildRunSpec::plan(question)).await?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ostler_kernel::event::{Failure, StepKey};
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::Digest;
-use ostler_kernel::plan::{NodeDraft, PlanDraft};
+use ostler_kernel::plan::{NodeDraft, Plan};
 use ostler_kernel::port::{
     AttemptLog, AttemptLogError, CallContext, ChildRunResult, ChildRunSpec, StepStart,
 };
@@ -176,7 +176,7 @@ impl ProgramContext {
         within: Duration,
     ) -> Result<bool, StepError> {
         let within_ms = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
-        let plan = PlanDraft::new("question").node(NodeDraft::question("question", question, within_ms));
+        let plan = Plan::builder("question").node(NodeDraft::question("question", question, within_ms));
         let answered = self.spawn(id, ChildRunSpec::plan(plan)).await?;
         Ok(answered.outcome == RunOutcome::Succeeded)
     }
