@@ -577,3 +577,34 @@ async fn a_person_who_is_asked_about_a_goal_goes_on_or_cancels_it() {
         system.shutdown().await;
     }
 }
+
+/// More tools than a prompt may list: the next planner is offered those that have to do with what is missing.
+#[tokio::test]
+async fn what_is_missing_chooses_among_many_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: list, tool: fs.list, params: {path: .}, refs: [], after: [], why: null}]}
+    - answer: {answer: "no such tool", missing: null, steps: []}
+  reflect:
+    - answer: {decision: replan, verdict: null, next: "send it as a telegram", cancel: []}
+rules:
+  - when: {role: planner, contains: "zz.telegram"}
+    answer: {answer: "the tool is offered", missing: null, steps: []}
+"#;
+    let names: Vec<String> =
+        (0..60).map(|at| format!("x.{at:02}")).chain(["zz.telegram".to_owned()]).collect();
+    let mut tools = model(folder.path(), script);
+    for name in &names {
+        tools.push(common::Hold::new(name.clone().leak(), Effect::Read, Idempotency::Natural));
+    }
+    let system = common::system(Arc::new(MemoryJournal::default()), tools).await;
+    let offered: Vec<&str> = names.iter().map(String::as_str).chain(["fs.list"]).collect();
+    let terms = GoalTerms { aggregator: Aggregator::Off, ..terms(Mode::Reflect, &offered) };
+    let run = ask(&system, folder.path(), terms).await;
+    let (outcome, told) = decided(&system, run).await;
+    assert_eq!(outcome, RunOutcome::Succeeded, "{told}");
+    assert!(told.contains("the tool is offered"), "{told}");
+}

@@ -1,5 +1,6 @@
 //! The tools that a goal run offers to its models.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::state::toolbox::Toolbox;
 
-/// Most tools in a prompt. Of more, those are offered whose names and descriptions share most words with the goal.
+/// Most tools in a prompt. Of more, those are offered whose names and descriptions share most words with the goal and with what an
+/// earlier answer says is missing.
 pub(crate) const OFFERED_TOOLS_MAX: usize = 50;
 
 /// Patches of a step that the micro-planner may write.
@@ -22,6 +24,7 @@ const STEP_PATCHES: i64 = 1;
 pub(crate) struct RunTools {
     toolbox: Arc<Toolbox>,
     terms: BTreeMap<String, ToolTerms>,
+    goal: String,
     offers: Vec<ToolOffer>,
     index_tokens: u64,
 }
@@ -45,9 +48,9 @@ impl RunTools {
             toolbox.iter().filter(|tool| is_offered(&tool.spec().name)).collect();
         let gated = tools.iter().filter_map(|tool| toolbox.gated(&tool.spec().name));
         let terms = gated.map(|gated| (gated.name().to_owned(), terms(gated, policy))).collect();
-        let offers = best_offers(tools, &goal.goal);
+        let offers = best_offers(tools, &words(&goal.goal));
         let index_tokens = offers.iter().map(offer_tokens).sum();
-        RunTools { toolbox: Arc::clone(toolbox), terms, offers, index_tokens }
+        RunTools { toolbox: Arc::clone(toolbox), terms, goal: goal.goal.clone(), offers, index_tokens }
     }
 }
 
@@ -67,8 +70,14 @@ impl GoalTools for RunTools {
         self.index_tokens
     }
 
-    fn offers(&self) -> &[ToolOffer] {
-        &self.offers
+    fn offers(&self, missing: Option<&str>) -> Cow<'_, [ToolOffer]> {
+        match missing {
+            Some(missing) if self.terms.len() > OFFERED_TOOLS_MAX => {
+                let tools = self.terms.keys().filter_map(|name| Some(self.toolbox.gated(name)?.tool()));
+                Cow::Owned(best_offers(tools.collect(), &words(&format!("{} {missing}", self.goal))))
+            }
+            Some(_) | None => Cow::Borrowed(&self.offers),
+        }
     }
 }
 
@@ -79,12 +88,11 @@ fn offer_tokens(offer: &ToolOffer) -> u64 {
 }
 
 /// Offers in the order of their names, so that prompts of one system begin alike.
-fn best_offers(mut tools: Vec<&Arc<dyn Tool>>, goal: &str) -> Vec<ToolOffer> {
+fn best_offers(mut tools: Vec<&Arc<dyn Tool>>, wanted: &[String]) -> Vec<ToolOffer> {
     if tools.len() > OFFERED_TOOLS_MAX {
-        let wanted = words(goal);
         let rank = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();
-            std::cmp::Reverse(shared_words(&wanted, &format!("{} {}", spec.name, spec.description)))
+            std::cmp::Reverse(shared_words(wanted, &format!("{} {}", spec.name, spec.description)))
         };
         tools.sort_by_cached_key(|tool| rank(tool));
         tools.truncate(OFFERED_TOOLS_MAX);

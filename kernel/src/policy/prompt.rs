@@ -46,7 +46,7 @@ pub fn prompt(
     read: &ReadResult<'_>,
     faulty: &ReadFaulty<'_>,
 ) -> Map<String, Value> {
-    let offers = view.goal.tools.offers();
+    let offers = &*view.goal.tools.offers(intent.context.text.as_deref());
     let turns = conversation::turns(view, intent);
     let mut messages = if turns.is_empty() {
         vec![json!({"role": "user", "content": question(view, intent, offers, read)})]

@@ -1,5 +1,6 @@
 //! Terms of a goal run: the mode, the budgets and the tools it was opened with.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -292,9 +293,11 @@ pub trait GoalTools: fmt::Debug + Send + Sync {
     /// Tokens of the index of all tools, as planners and turns see it.
     fn index_tokens(&self) -> u64;
 
-    /// The tools as prompts describe them. The default describes none.
-    fn offers(&self) -> &[ToolOffer] {
-        &[]
+    /// The tools as prompts describe them. If the scope has more than a prompt may list, those that have most to do with the goal
+    /// and with what is `missing`. The default describes none.
+    fn offers(&self, missing: Option<&str>) -> Cow<'_, [ToolOffer]> {
+        let _ = missing;
+        Cow::Borrowed(&[])
     }
 }
 
