@@ -371,6 +371,7 @@ async fn whenever_the_process_dies_the_budget_holds_and_lost_calls_count_in_full
     positions.sort();
     positions.dedup();
     assert!(positions.len() > 10, "there are places to die at: {}", positions.len());
+    let mut lost_in_all = 0;
     for last in positions {
         let left = until_position(&journal, last);
         let second = system(left.clone(), with_program(folder.path(), 3)).await;
@@ -380,10 +381,16 @@ async fn whenever_the_process_dies_the_budget_holds_and_lost_calls_count_in_full
         assert_eq!(used(&second, run).await, sum, "cut at {last:?}");
         let calls = 4 * NANO_OF_CALL;
         assert!(sum.nano_usd >= calls, "a call was forgotten: {sum:?}, cut at {last:?}");
-        let usage = second.view(run, None).await.unwrap().run.model_usage();
+        let view = second.view(run, None).await.unwrap();
+        let usage = view.run.model_usage();
+        let lost = second.lost_calls(&view).unwrap();
+        lost_in_all += lost.len();
+        let of_lost: u64 = lost.iter().map(|call| call.amounts.nano_usd).sum();
+        assert!(sum.nano_usd >= usage.nano_usd + of_lost, "{lost:?} are part of {sum:?}, cut at {last:?}");
         assert!(usage.calls >= 3, "the calls of recorded steps were made: {usage:?}, cut at {last:?}");
         second.shutdown().await;
     }
+    assert!(lost_in_all > 0, "some calls die between reservation and end");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,8 +14,9 @@ use serde::Deserialize;
 
 use crate::problem::Problem;
 use crate::wire::{
-    AnswerView, CallBudgetView, DiagnosisView, ListView, ParentView, RateWaitView, ReliabilityBounds,
-    RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting, WaitingBelow, word,
+    AnswerView, CallBudgetView, DiagnosisView, ListView, LostCallView, ParentView, RateWaitView,
+    ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting, WaitingBelow,
+    word,
 };
 
 /// Runs below a run whose questions its page shows.
@@ -24,8 +25,12 @@ const ASKING_BELOW_MAX: usize = 16;
 /// The summary of a run; the view holds its last record.
 pub(crate) async fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
     let call_budget = system.call_account(view)?.map(CallBudgetView::from);
+    let lost_calls = match &call_budget {
+        Some(_) => system.lost_calls(view)?.into_iter().map(LostCallView::from).collect(),
+        None => Vec::new(),
+    };
     let waiting_below = asking_below(system, view.opened.run).await;
-    Ok(Summary { call_budget, waiting_below, ..without_account(system, view)? })
+    Ok(Summary { call_budget, lost_calls, waiting_below, ..without_account(system, view)? })
 }
 
 /// The questions in runs below a run that it waits for. A run that cannot be read hides no other.
@@ -154,6 +159,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         rate_waits: rate_waits.into_iter().map(rate_wait).collect(),
         budget: view.run.terms().budget,
         call_budget: None,
+        lost_calls: Vec::new(),
         parent,
         client: view.opened.client.to_string(),
         agent: view.opened.agent.to_string(),

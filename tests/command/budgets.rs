@@ -82,3 +82,40 @@ fn the_debt_of_a_client_is_at_most_what_its_last_attempts_cost_beyond_their_hold
     let beyond_holds = cost - HELD * attempts;
     assert!(debt <= beyond_holds, "{debt} of {beyond_holds}");
 }
+
+/// A planner that answers after so long, without a plan.
+fn thinker(latency: &str) -> String {
+    format!(
+        "latency: {latency}\nrepeat: true\nroles:\n  planner:\n    - answer: {{answer: all is well, missing: null, steps: []}}\n"
+    )
+}
+
+#[test]
+fn a_call_that_a_kill_cut_off_is_named_with_what_it_counts() {
+    let world = World::new();
+    world.file("model.yaml", &thinker("600s"));
+    let asked =
+        "ask look --model scripted:model.yaml --mode reflect --workspace work --yes --budget 100000tokens";
+    let mut run = world.start(asked);
+    run.until("opened");
+    let shown = || world.ostler("show @last --json").lines()[0].clone();
+    until("the call is being made", || shown()["call_budget"]["tokens"]["reserved"].as_u64() > Some(0));
+    assert_eq!(shown()["lost_calls"], Value::Null, "a call that is being made is not lost");
+    run.signal("KILL");
+    run.end();
+    world.file("model.yaml", &thinker("1ms"));
+    world.ostler("show @last").exits(0).says("lost call      plan.1 of model scripted");
+    // Another script is another model, so a person decides.
+    world
+        .ostler("resume @last --model scripted:model.yaml")
+        .exits(3)
+        .says("lost call      plan.1 of model scripted");
+    let redone = world.ostler("resolve @last plan.1 --redo --model scripted:model.yaml").exits(0);
+    redone
+        .says("all is well")
+        .says("lost call      plan.1 of model scripted: ended with its process, counted in full (");
+    let (summary, lost) = (shown(), shown()["lost_calls"][0].clone());
+    assert_eq!((&lost["node"], &lost["model"]), (&"plan.1".into(), &"scripted".into()));
+    let counted = |of: &Value| of.as_u64().unwrap();
+    assert!(counted(&summary["call_budget"]["tokens"]["spent"]) > counted(&lost["tokens"]), "{summary}");
+}

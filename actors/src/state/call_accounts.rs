@@ -228,6 +228,11 @@ impl CallAccounts {
         Some(CallSettled { call: reservation, reserved, used, prices: call.prices })
     }
 
+    /// True for a reservation of this process that is not settled.
+    pub(crate) fn is_open(&self, reservation: u64) -> bool {
+        lock(&self.books).open.contains_key(&reservation)
+    }
+
     /// Settles a call, after its record if its reservation has one.
     pub(crate) fn close(&self, reservation: u64, used: Amounts) {
         let mut books = lock(&self.books);

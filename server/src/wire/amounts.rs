@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use ostler_actors::CallAccountView;
+use ostler_kernel::event::CallReserved;
 use ostler_kernel::event::CallTerms;
 pub use ostler_kernel::ledger::Usd;
 use ostler_kernel::ledger::{Amounts, CallLimits, TOKENS_MAX};
@@ -62,6 +63,26 @@ pub struct BudgetOf<T> {
     pub spent: T,
     /// Reserved by calls that are being made.
     pub reserved: T,
+}
+
+/// A call of a model that was lost with its process. All that it reserved counts as used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostCallView {
+    /// The node whose attempt or patch called.
+    pub node: String,
+    /// Name of the model in the configuration.
+    pub model: String,
+    /// The tokens that count.
+    pub tokens: u64,
+    /// The money that counts.
+    pub usd: Usd,
+}
+
+impl From<CallReserved> for LostCallView {
+    fn from(call: CallReserved) -> LostCallView {
+        let CallReserved { node, model, amounts, .. } = call;
+        LostCallView { node: node.to_string(), model, tokens: amounts.tokens, usd: Usd(amounts.nano_usd) }
+    }
 }
 
 impl From<CallAccountView> for CallBudgetView {

@@ -10,7 +10,7 @@ use ostler_kernel::run::{FailureCategory, ModelUsage, NodeState, RunOutcome, Run
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AnswerView, CallBudgetView, OverBudget, ShortfallView, Usd};
+use super::{AnswerView, CallBudgetView, LostCallView, OverBudget, ShortfallView, Usd};
 
 /// The body of `POST /v1/runs`.
 ///
@@ -371,6 +371,9 @@ pub struct Summary {
     /// Tokens and money that the run and all runs that share its account may use; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_budget: Option<CallBudgetView>,
+    /// Calls of models that were lost with their process, of a run whose calls have a budget.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_calls: Vec<LostCallView>,
     /// Digest of each executed output.
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.

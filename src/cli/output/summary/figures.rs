@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{FailureCategory, ModelUsage, RunOutcome};
-use ostler_server::wire::{CallBudgetView, DiagnosisView, ListView, Summary};
+use ostler_server::wire::{CallBudgetView, DiagnosisView, ListView, LostCallView, Summary};
 
 use crate::cli::output::cells::{fit, width};
 use crate::cli::output::labels::{self, short_id};
@@ -44,6 +44,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
     lines.extend(
         summary.call_budget.as_ref().map(|budget| fit(&budget_text(budget, &summary.run), page.columns)),
     );
+    lines.extend(lost_call_lines(page, summary));
     // A bound of 1 says only that nothing beyond schemas was checked.
     lines.extend(reliability_line(page, summary).filter(|_| !verbose && is_uncertain(summary)));
     if let Some(parent) = &summary.parent {
@@ -141,6 +142,28 @@ fn budget_text(budget: &CallBudgetView, run: &str) -> String {
         false => format!(", shared with run {}", short_id(&budget.account)),
     };
     format!("  budget         {}{whose}", spent.join(", "))
+}
+
+/// Lost calls with a line.
+const LOST_CALLS_MAX: usize = 5;
+
+/// Calls of models that ended with their process, and what they count.
+fn lost_call_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
+    let line = |LostCallView { node, model, tokens, usd }: &LostCallView| {
+        let price = if usd.0 > 0 { format!(", {}", dollars(usd.0)) } else { String::new() };
+        let counted = format!("{}{price}", plural(*tokens as usize, "token"));
+        fit(
+            &format!(
+                "  lost call      {node} of model {model}: ended with its process, counted in full ({counted})"
+            ),
+            page.columns,
+        )
+    };
+    let mut lines: Vec<String> = summary.lost_calls.iter().take(LOST_CALLS_MAX).map(line).collect();
+    if summary.lost_calls.len() > LOST_CALLS_MAX {
+        lines.push(format!("  … and {} more lost calls", summary.lost_calls.len() - LOST_CALLS_MAX));
+    }
+    lines
 }
 
 fn is_uncertain(summary: &Summary) -> bool {

@@ -66,6 +66,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         attempts: 12_345,
         reused: 0,
         call_budget: None,
+        lost_calls: Vec::new(),
         models: None,
         on: Vec::new(),
         model_file: None,
