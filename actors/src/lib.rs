@@ -49,6 +49,7 @@ pub use api::devices::DeviceError;
 pub use api::earlier::Earlier;
 pub use api::evaluations::{AgentEvaluation, RunEvaluation, like};
 pub use api::exchanges::{ModelExchange, ModelExchanges};
+pub use api::forecast::{FORECAST_RUNS_MAX, Forecast, ForecastCalls, ToolTimes};
 pub use api::fork::{Fork, ForkError};
 pub use api::goal::{Goal, GoalError};
 pub use api::market::{ClientAudit, JobRequest, JobRow, ProposalRow, Violation};

@@ -35,7 +35,8 @@ pub use journal_layer::JournalLayer;
 pub use judge::{Judge, JudgedRun, Opinion, RUN_JUDGE};
 pub use model::{
     AnswerForm, CallOrigin, Completion, Delta, Finish, Message, Model, ModelCall, ModelError,
-    ModelErrorClass, ModelRequest, ModelTurn, ModelTurnEnd, Sampling, ToolCall, ToolChoice, ToolOffer, Usage,
+    ModelErrorClass, ModelRequest, ModelTerms, ModelTurn, ModelTurnEnd, Sampling, ToolCall, ToolChoice,
+    ToolOffer, Usage,
 };
 pub use named_file::{NAMED_TEXT_BYTES_MAX, NamedFile};
 pub use operator::{LockdownStore, PolicySource};

@@ -17,8 +17,8 @@ use crate::routes::Api;
 use crate::run_lookup;
 use crate::summary::parent_view;
 use crate::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, ShortfallView, StepView, TestView,
-    UnreadableRun, word,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, EstimateView, RunRef, ShortfallView, StepView,
+    TestView, UnreadableRun, word,
 };
 
 /// Questions on one page.
@@ -146,6 +146,15 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
             Err(error) => refusal = Some(format!("the result cannot be read: {error}")),
         }
     }
+    let steps = value.as_ref().map(|value| steps(system, &shown.kind, value)).unwrap_or_default();
+    let estimate = match &value {
+        Some(value) if !steps.is_empty() => {
+            let tools = steps.iter().map(|step| step.tool.clone());
+            // An estimate only advises.
+            system.forecast(id.run, &id.node, value, tools).await.ok().map(EstimateView::from)
+        }
+        _ => None,
+    };
     let tests = shown.tests.into_iter().map(|test| TestView {
         argv: test.argv,
         effect: word(&test.effect),
@@ -168,7 +177,8 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         files: file_changes::views(&shown.files, &files_before),
         tests: tests.collect(),
         questions: shown.questions,
-        steps: value.as_ref().map(|value| steps(system, &shown.kind, value)).unwrap_or_default(),
+        steps,
+        estimate,
         result: value,
         result_bytes,
         over_budget: shortfall.map(|shortfall| ShortfallView::from(*shortfall)),

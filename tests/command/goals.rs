@@ -211,3 +211,40 @@ fn a_no_with_a_note_has_the_goal_planned_again() {
     world.ostler(reject).exits(1);
     world.ostler("evaluate @last").exits(0).says("has no evaluation");
 }
+
+#[test]
+fn a_plan_is_shown_with_what_it_may_cost() {
+    let world = World::new();
+    let script = "roles:
+  planner:
+    - answer:
+        answer: null
+        missing: null
+        steps:
+          - {id: files, tool: fs.list, params: {path: .}, refs: [], after: [], why: null}
+          - {id: again, tool: fs.list, params: {path: .}, refs: [], after: [files], why: null}
+          - {id: facts, tool: host.facts, params: {}, refs: [], after: [], why: null}
+  reflect:
+    - answer: {decision: continue, verdict: null, next: null, cancel: []}
+    - answer: {decision: conclude, verdict: seen, next: null, cancel: []}
+  answer:
+    - answer: {answer: seen, citations: []}
+";
+    world.file("model.yaml", script);
+    let ask = |mode: &str, how: &str| {
+        world
+            .ostler(&format!("ask look --model scripted:model.yaml --mode {mode} --workspace work {how}"))
+            .exits(0)
+    };
+    let first = ask("reflect", "--plan-only");
+    let first =
+        first.says("    models: 2 calls (reflect) of scripted, 1 call (answer) of scripted; at most ");
+    let first = first.says(" tokens besides what results add to prompts; free\n");
+    first.says("    time: 2 × fs.list unknown, host.facts unknown\n");
+    ask("reflect", "--yes");
+    ask("orchestrator", "--plan-only --answer off")
+        .says("models: 3 calls (observe) of scripted, 1 call (reflect) of scripted; ")
+        .says("    time: 2 × fs.list about ");
+    ask("nreflect:2", "--plan-only")
+        .says("models: 2 calls (reflect) of scripted, 1 call (answer) of scripted; ");
+}

@@ -37,6 +37,7 @@ mod model_text;
 mod operator;
 mod pipelines;
 mod plans;
+mod real_model;
 mod recall;
 mod second_terminal;
 mod simulations;

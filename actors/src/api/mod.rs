@@ -11,6 +11,7 @@ pub(crate) mod devices;
 pub(crate) mod earlier;
 pub(crate) mod evaluations;
 pub(crate) mod exchanges;
+pub(crate) mod forecast;
 pub(crate) mod fork;
 pub(crate) mod goal;
 pub(crate) mod grants;

@@ -6,8 +6,8 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::plan::model_tool;
 use ostler_kernel::port::{
-    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ModelTurn, ParamProblem,
-    PricedCall, Tool, ToolResult, ToolSpec,
+    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ModelTerms, ModelTurn,
+    ParamProblem, PricedCall, Tool, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value};
 
@@ -181,6 +181,12 @@ pub(super) fn explain(model: &ConfiguredModel, error: &ModelError) -> Failure {
 impl Tool for ModelTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    /// Those of the first model: fallbacks are called when it fails.
+    fn model_terms(&self) -> Option<ModelTerms> {
+        let ConfiguredModel { config, price, .. } = &**self.models.first()?;
+        Some(ModelTerms { max_output_tokens: config.max_output_tokens, price: *price })
     }
 
     /// A call changes nothing: after a lost result it is made again, which can cost its price twice.

@@ -16,6 +16,7 @@
 //! | `graft` | from steps to nodes |
 //! | `reflect`, `nreflect`, `orchestrator`, `react`, `sgh` | what a mode adds to the steps, and when it asks for more; auto is one turn, then reflect |
 //! | `room` | budgets: what still fits |
+//! | `forecast` | the calls of models that a plan leads to |
 //! | `earlier` | what a goal may use of earlier runs |
 //! | `context`, `taint` | what a role is shown; whether texts of strangers steered an author |
 //! | `start`, `final_answer` | the start of a control node's attempt; the answer by model or template |
@@ -37,6 +38,7 @@ mod conversation;
 mod earlier;
 mod fault;
 mod final_answer;
+mod forecast;
 mod goal;
 mod graft;
 mod interjection;
@@ -78,6 +80,7 @@ pub use earlier::{
 };
 pub use fault::{Fault, FaultCode};
 pub use final_answer::{FinalAnswer, ReadResult, Source};
+pub use forecast::{ExpectedCalls, forecast};
 pub(crate) use goal::Accepted;
 pub use goal::{Conclusion, Goal, opening_plan};
 pub use interjection::{Decider, InterjectionError, OperatorAnswer, interjection};

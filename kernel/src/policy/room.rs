@@ -91,7 +91,7 @@ impl View<'_> {
         budget.map(|tokens| tokens.saturating_add(self.run.budget_raised().tokens))
     }
 
-    fn base_tokens(self, role: Role) -> i64 {
+    pub(super) fn base_tokens(self, role: Role) -> i64 {
         let index = if role.sees_tools() { self.goal.tools.index_tokens() } else { 0 };
         i64::try_from(self.goal.terms.base.of(role).saturating_add(index)).unwrap_or(i64::MAX)
     }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::BoxFuture;
 use crate::id::{Digest, NodeId, Ticks};
+use crate::ledger::Price;
 use crate::run::FailureCategory;
 
 /// A request to a model.
@@ -283,6 +284,15 @@ impl ModelCall {
     pub fn is_answered(&self) -> bool {
         Finish::ALL.into_iter().any(|finish| finish.as_str() == self.finish)
     }
+}
+
+/// What bounds the price of a call of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelTerms {
+    /// Most tokens of an answer.
+    pub max_output_tokens: u32,
+    /// The price; `None`: unknown.
+    pub price: Option<Price>,
 }
 
 /// A call of a model that is about to be made, as its rate limits count it.

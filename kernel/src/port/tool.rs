@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::BoxFuture;
 use super::attempt::{AttemptLog, NoLog};
-use super::model::CallOrigin;
+use super::model::{CallOrigin, ModelTerms};
 use super::named_file::NamedFile;
 use crate::event::Failure;
 use crate::gate::{CallClass, Permit};
@@ -129,6 +129,11 @@ pub trait Tool: Send + Sync + 'static {
     /// person where it reaches further than before.
     fn reads_strangers(&self) -> bool {
         false
+    }
+
+    /// What bounds the price of a call, for tools that call a model. The default is `None`.
+    fn model_terms(&self) -> Option<ModelTerms> {
+        None
     }
 
     /// Use of workspace files by calls. The default is none.

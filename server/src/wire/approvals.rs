@@ -4,7 +4,7 @@ use ostler_kernel::ledger::Shortfall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{GrantRequest, ParentView, Raise, Usd};
+use super::{EstimateView, GrantRequest, ParentView, Raise, Usd};
 
 /// The answer to `GET /v1/approvals`: a page of open questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,6 +79,9 @@ pub struct ApprovalView {
     /// Steps that a model asks for, if the result is a plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepView>,
+    /// What the steps are expected to cost; absent without steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<EstimateView>,
     /// Bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<u64>,

@@ -5,6 +5,7 @@ use ostler_server::wire::{ApprovalView, FileView, ParentView, ShortfallView, Ste
 use serde_json::{Value, json};
 
 use crate::cli::output::cells::{fit, fit_name, harmless};
+use crate::cli::output::estimate::estimate_lines;
 use crate::cli::output::hints;
 use crate::cli::output::labels::short_id;
 use crate::cli::output::units::{duration, now_ms, plural};
@@ -94,6 +95,8 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     if !question.steps.is_empty() {
         step_lines(&question.steps, detail, &mut lines);
     }
+    let estimated = question.estimate.iter().flat_map(estimate_lines);
+    lines.extend(estimated.map(|line| format!("    {}", detail.line(&line))));
     match (&question.result, question.result_bytes) {
         _ if !question.steps.is_empty() => {}
         (Some(result), _) => match text_of(result) {

@@ -4,6 +4,7 @@ pub(crate) mod approval;
 pub(crate) mod cells;
 pub(crate) mod changes;
 pub(crate) mod credits;
+pub(crate) mod estimate;
 pub(crate) mod findings;
 pub(crate) mod graph;
 pub(crate) mod hints;
