@@ -210,7 +210,7 @@ impl Config {
         for (place, tool) in self.policy.unknown_tools(&is_registered) {
             let help = match closest_name(tool, tools.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean {meant:?}?"),
-                None => "`ostler tools` lists them".to_owned(),
+                None => "`ostler help tools` lists them".to_owned(),
             };
             wrong.push((policy_pointer(&place), format!("there is no tool {tool:?}"), help));
         }

@@ -46,6 +46,7 @@ mod telehealth;
 mod templates;
 mod terminal;
 mod top;
+mod tree_limits;
 mod undo;
 mod undo_intent;
 mod web;

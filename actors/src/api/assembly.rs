@@ -89,7 +89,8 @@ impl Parts {
         let run_budgets = Arc::new(RunBudgets::new(Arc::clone(&active_runs)));
         let calls = CallAccounts::new(Arc::clone(&journal), Arc::clone(&ledger), accounts);
         let call_accounts = Arc::new(calls);
-        let gatekeeper = Gatekeeper::new(Arc::clone(&toolbox), gate, measures.clone(), limits);
+        let gatekeeper =
+            Gatekeeper::new(Arc::clone(&toolbox), Arc::clone(&runs), gate, measures.clone(), limits);
         let gatekeeper = Arc::new(gatekeeper);
         let market = Arc::new(Market::new(Arc::clone(&ledger), Arc::clone(&call_accounts)));
         let evaluation = standards(&domains, judge, &market, &ledger);

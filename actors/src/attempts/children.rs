@@ -71,6 +71,11 @@ impl AttemptJournal {
         if executor.active_runs.is_given_up(self.site.run) {
             return Err(failed(GIVEN_UP.to_owned()));
         }
+        let most = executor.gatekeeper.policy().deny_budget;
+        let denied = executor.gatekeeper.totals.denied_in_tree(self.site.run);
+        if most.is_some_and(|most| denied >= most) {
+            return Err(failed(format!("{denied} calls of the run, and of the runs around it, were denied")));
+        }
         let waits = executor.children.enter();
         let _waits =
             waits.map_err(|waiting| AttemptLogError::TooManyWaiting { step: step.to_owned(), waiting })?;
@@ -86,6 +91,7 @@ impl AttemptJournal {
             let _given = Given { log: self, step, credits: budget.unwrap_or(0) };
             self.append_durably(Event::ChildRun { of, step: name, run, budget }).await?;
         }
+        executor.gatekeeper.totals.add_child(run, self.site.run);
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
         opener.open(submission, parent.clone()).await.map_err(failed)?;
         let only_waits = self.waits_for_run(step);
@@ -287,7 +293,7 @@ pub(crate) fn calls_made(runs: &RunReader, id: RunId, run: &Run) -> u64 {
     let mut calls = u64::from(run.model_usage().calls);
     let mut open = vec![id];
     while let Some(id) = open.pop() {
-        for child in opened_by(runs, id).unwrap_or_default() {
+        for child in run_reader::opened_by(runs, id).unwrap_or_default() {
             let row = runs.journal.run(child).ok().flatten();
             let Some(folded) = row.and_then(|row| runs.fold(&row, None, |_| {}).ok()) else { continue };
             calls += u64::from(folded.run.model_usage().calls);
@@ -295,19 +301,6 @@ pub(crate) fn calls_made(runs: &RunReader, id: RunId, run: &Run) -> u64 {
         }
     }
     calls
-}
-
-fn opened_by(runs: &RunReader, run: RunId) -> Result<Vec<RunId>, JournalError> {
-    let Some(row) = runs.journal.run(run)? else { return Ok(Vec::new()) };
-    let mut opened = Vec::new();
-    let log = StreamId::attempts(&row.client, run);
-    run_reader::each(&**runs.journal, log, None, |record| -> Result<(), JournalError> {
-        if let Event::ChildRun { run, .. } = record.event {
-            opened.push(run);
-        }
-        Ok(())
-    })?;
-    Ok(opened)
 }
 
 impl Executor {

@@ -53,7 +53,7 @@ impl<'a> Recorder<'a> {
         params: Object,
         key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
-        let gated = self.gatekeeper.gate(self.caller, tool, params, key).await;
+        let gated = self.gatekeeper.gate(self.caller, self.run, tool, params, key).await;
         let verdict = self.gatekeeper.verdict(self.caller, (self.node, self.attempt), tool, &gated);
         let recorded = self.record(verdict).await;
         let (tool, permit) = gated?;

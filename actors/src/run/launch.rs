@@ -257,7 +257,8 @@ impl RunDriver {
     ) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
         let answer =
             self.in_flight.answer.as_ref().filter(|(of, _)| *of == node.id).map(|(_, answer)| answer);
-        let gated = self.services.gatekeeper.gate_node(&self.caller, &self.run, node, params, key, answer);
+        let (run, gatekeeper) = ((self.opened.run, &self.run), &self.services.gatekeeper);
+        let gated = gatekeeper.gate_node(&self.caller, run, node, params, key, answer);
         gated.map_err(|stopped| match stopped {
             Stopped::Denied(denial) => Refusal::Denied(denial),
             Stopped::Asks(question) => Refusal::Unasked(question),

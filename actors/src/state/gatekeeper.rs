@@ -6,7 +6,9 @@ use std::sync::{Arc, RwLock};
 
 use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::event::Exposure;
-use ostler_kernel::gate::{self, Denial, GatePolicy, Permit, Preview, Provenance, Spent, Standing};
+use ostler_kernel::gate::{
+    self, Denial, DenialCode, GatePolicy, Permit, Preview, Provenance, Spent, Standing,
+};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Node, Rule, model_tool};
@@ -18,13 +20,16 @@ use ostler_kernel::run::Run;
 use serde_json::Value;
 
 use crate::base::limits::Limits;
+use crate::base::lock::lock;
 use crate::messages::clearance::Answer;
 use crate::metrics::Measures;
+use crate::state::call_totals::{self, CallTotals};
 use crate::state::callbacks::Callbacks;
 use crate::state::caller::Caller;
 use crate::state::clearance::{Clearance, Question, Stopped};
 use crate::state::contracts::Contracts;
 use crate::state::toolbox::{AskedCall, Toolbox};
+use crate::storage::run_reader::RunReader;
 
 pub(crate) struct Gatekeeper {
     pub(crate) toolbox: Arc<Toolbox>,
@@ -33,6 +38,7 @@ pub(crate) struct Gatekeeper {
     lockdown: AtomicBool,
     pub(crate) clearance: Clearance,
     pub(crate) callbacks: Callbacks,
+    pub(crate) totals: CallTotals,
     contracts: Contracts,
     measures: Measures,
     limits: Limits,
@@ -47,6 +53,7 @@ pub(crate) struct NodeHold {
 impl Gatekeeper {
     pub(crate) fn new(
         toolbox: Arc<Toolbox>,
+        runs: Arc<RunReader>,
         policy: GatePolicy,
         measures: Measures,
         limits: Limits,
@@ -57,6 +64,7 @@ impl Gatekeeper {
             lockdown: AtomicBool::new(false),
             clearance: Clearance::default(),
             callbacks: Callbacks::default(),
+            totals: CallTotals::new(runs),
             contracts: Contracts::default(),
             measures,
             limits,
@@ -93,18 +101,24 @@ impl Gatekeeper {
         self.clearance.ask(question).await
     }
 
-    /// The tool and a permit for a call within an attempt, or the denial. Waits for the clearance authority.
+    /// The tool and a permit for a call within an attempt of a run, or the denial. Waits for the clearance authority.
     pub(crate) async fn gate(
         &self,
         caller: &Caller,
+        run: RunId,
         name: &str,
         params: Object,
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
         let mut answer = None;
         loop {
-            let asked = AskedCall { answer: answer.as_ref(), ..AskedCall::plain(name, params.clone(), 0) };
-            match self.gate_call(&self.policy(), caller, asked, idempotency_key) {
+            let policy = self.policy();
+            let judge = |spent: &Spent| {
+                let plain = AskedCall::plain(name, params.clone(), 0);
+                let asked = AskedCall { answer: answer.as_ref(), spent, ..plain };
+                self.gate_call(&policy, caller, asked, idempotency_key)
+            };
+            match self.within_totals(&policy, name, (run, None), self.totals.next_number(), judge) {
                 Ok(permitted) => return Ok(permitted),
                 Err(Stopped::Denied(denial)) => return Err(denial),
                 // Repeats only if the policy was replaced meanwhile.
@@ -118,7 +132,7 @@ impl Gatekeeper {
     pub(crate) fn gate_node(
         &self,
         caller: &Caller,
-        run: &Run,
+        (id, run): (RunId, &Run),
         node: &Node,
         params: Object,
         idempotency_key: Digest,
@@ -129,21 +143,47 @@ impl Gatekeeper {
         let policy = self.policy();
         let provenance = self.provenance(&policy, run, node);
         let instance = run.instance(&node.id);
-        let spent = if policy.has_budgets(name) {
-            Cow::Owned(run.spent_without(&node.id, instance.map_or(0, |instance| instance.attempts), name))
-        } else {
-            Cow::Borrowed(Spent::NOTHING)
+        let attempt = instance.map_or(0, |instance| instance.attempts);
+        let number = call_totals::in_tree(id, Run::charge_number(&node.id, attempt));
+        let judge = |spent: &Spent| {
+            let asked = AskedCall {
+                name,
+                params,
+                floor: node.impact,
+                provenance: &provenance,
+                spent,
+                cleared: instance.is_some_and(|instance| instance.approved),
+                answer,
+            };
+            self.gate_call(&policy, caller, asked, idempotency_key)
         };
-        let asked = AskedCall {
-            name,
-            params,
-            floor: node.impact,
-            provenance: &provenance,
-            spent: &spent,
-            cleared: instance.is_some_and(|instance| instance.approved),
-            answer,
-        };
-        self.gate_call(&policy, caller, asked, idempotency_key)
+        self.within_totals(&policy, name, (id, Some(run)), number, judge)
+    }
+
+    /// Judges a call with what the run, and all runs around it, have spent on the tool, and charges the call if it is allowed. Calls
+    /// of several runs are judged one after the other.
+    fn within_totals(
+        &self,
+        policy: &GatePolicy,
+        tool: &str,
+        (id, run): (RunId, Option<&Run>),
+        number: u64,
+        judge: impl FnOnce(&Spent) -> Result<(Arc<dyn Tool>, Permit), Stopped>,
+    ) -> Result<(Arc<dyn Tool>, Permit), Stopped> {
+        if !policy.has_budgets(tool) {
+            return judge(Spent::NOTHING);
+        }
+        let totals = self.totals.of(id, run).map_err(|error| {
+            let what = format!("the calls of the runs around this one cannot be read: {error}");
+            Stopped::Denied(Denial::new(DenialCode::AuditUnavailable, what))
+        })?;
+        let mut totals = lock(&totals);
+        totals.spent.refund(number, tool);
+        let judged = judge(&totals.spent);
+        if let Ok((_, permit)) = &judged {
+            totals.spent.charge(number, tool, permit.params());
+        }
+        judged
     }
 
     fn gate_call(
@@ -175,13 +215,9 @@ impl Gatekeeper {
         Cow::Owned(provenance(run, node, &Terms { toolbox: &self.toolbox, policy }))
     }
 
-    /// What a child run is exposed to that the call of a node opens; nothing if no rule depends on it.
+    /// What a child run is exposed to that the call of a node opens.
     pub(crate) fn exposure(&self, run: &Run, node: &Node) -> Exposure {
-        let policy = self.policy();
-        if !policy.has_labels() {
-            return Exposure::default();
-        }
-        exposure(run, node, &Terms { toolbox: &self.toolbox, policy: &policy })
+        exposure(run, node, &Terms { toolbox: &self.toolbox, policy: &self.policy() })
     }
 
     /// What a goal is told of a run that has ended, under the present policy.

@@ -50,8 +50,13 @@ impl KernelContext {
         run: &mut Run,
         act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T,
     ) -> T {
-        let (settings, now) = (self.settings_of(run), self.clock.now());
-        act(
+        let (mut settings, now) = (self.settings_of(run), self.clock.now());
+        let totals = &self.gatekeeper.totals;
+        // A first denial of its own ends a run whose tree has used up all.
+        let left = |most: u32| most.saturating_sub(totals.denied_elsewhere(id)).max(1);
+        settings.denials_max = settings.denials_max.map(left);
+        let denials = run.denials();
+        let acted = act(
             run,
             &mut DecisionContext {
                 run_id: id,
@@ -60,7 +65,11 @@ impl KernelContext {
                 planner: &*self.planner,
                 diagnoser: &*self.diagnoser,
             },
-        )
+        );
+        if run.denials() > denials {
+            totals.note_denials(id, run);
+        }
+        acted
     }
 
     /// For a run without a driver: the program's planner may take long or fail, and must not do so in the registry.

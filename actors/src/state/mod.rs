@@ -4,6 +4,7 @@ pub(crate) mod active_runs;
 pub(crate) mod attempt_slot;
 pub(crate) mod attempt_table;
 pub(crate) mod call_accounts;
+pub(crate) mod call_totals;
 pub(crate) mod callbacks;
 pub(crate) mod caller;
 pub(crate) mod clearance;

@@ -63,6 +63,28 @@ pub(crate) fn ancestors(journal: &dyn Journal, run: RunId) -> Result<u32, Journa
     Ok(above)
 }
 
+/// The run at the top of those that opened a run: the run itself if a caller submitted it.
+pub(crate) fn root(journal: &dyn Journal, mut run: RunId) -> Result<RunId, JournalError> {
+    while let Some(parent) = parent_of(journal, run)? {
+        run = parent;
+    }
+    Ok(run)
+}
+
+/// The runs that attempts of a run opened.
+pub(crate) fn opened_by(runs: &RunReader, run: RunId) -> Result<Vec<RunId>, JournalError> {
+    let Some(row) = runs.journal.run(run)? else { return Ok(Vec::new()) };
+    let mut opened = Vec::new();
+    let log = StreamId::attempts(&row.client, run);
+    each(&**runs.journal, log, None, |record| -> Result<(), JournalError> {
+        if let Event::ChildRun { run, .. } = record.event {
+            opened.push(run);
+        }
+        Ok(())
+    })?;
+    Ok(opened)
+}
+
 pub(crate) struct RunReader {
     pub(crate) journal: Arc<JournalClient>,
     pub(crate) plans: Plans,

@@ -287,7 +287,7 @@ pub(super) fn is_out_of_resources(error: &io::Error) -> bool {
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
 /// Names that no plan may write, at any depth.
-const GUARDED: [&str; 2] = [".git", "ostler.toml"];
+const GUARDED: [&str; 3] = [".git", ".ostler", "ostler.toml"];
 
 /// Too many open files in the process or system; `std` has no `ErrorKind` for either.
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();

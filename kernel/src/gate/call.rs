@@ -42,7 +42,7 @@ impl CallClass {
     }
 
     /// Treatment of this call if its result is lost.
-    ///  
+    ///
     /// ```
     /// # use ostler_kernel::{gate::{OnLostResult, CallClass}, plan::{Effect, Idempotency}};
     /// let post = |idem| CallClass { impact: 1, effect: Effect::External, idem };
@@ -99,4 +99,22 @@ pub struct Preview {
     pub class: CallClass,
     /// Why the call needs clearance.
     pub hold: Option<Hold>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_acts_by_its_effect_or_by_its_impact() {
+        for (effect, impact, acts) in [
+            (Effect::Read, 0, false),
+            (Effect::Read, 1, true),
+            (Effect::Write, 0, true),
+            (Effect::External, 2, true),
+        ] {
+            let class = CallClass { impact, effect, idem: Idempotency::None };
+            assert_eq!(class.acts(), acts, "{class:?}");
+        }
+    }
 }

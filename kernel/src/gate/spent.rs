@@ -49,6 +49,18 @@ impl Spent {
         }
     }
 
+    /// Adds the calls of another run. `salt` makes their numbers differ from those of this run.
+    pub fn add(&mut self, other: &Spent, salt: u64) {
+        for (tool, added) in &other.tools {
+            let spent = self.tools.entry(tool.clone()).or_default();
+            spent.calls.extend(added.calls.iter().map(|number| number ^ salt));
+            for (name, amounts) in &added.amounts {
+                let amounts = amounts.iter().map(|(number, amount)| (number ^ salt, *amount));
+                spent.amounts.entry(name.clone()).or_default().extend(amounts);
+            }
+        }
+    }
+
     /// Takes the charge of a call out again: it never reached its tool.
     pub fn refund(&mut self, number: u64, tool: &str) {
         let Some(spent) = self.tools.get_mut(tool) else { return };
@@ -83,6 +95,9 @@ mod tests {
         spent.charge(4, "pay", json!({}).as_object().unwrap());
         assert_eq!(spent.calls("pay"), 3, "a repetition is the same call");
         spent.refund(2, "get");
+        let mut tree = spent.clone();
+        tree.add(&spent, 1 << 40);
+        assert_eq!((tree.calls("pay"), tree.sum("pay", "amount")), (6, 0.1 + 0.2 + 0.1 + 0.2));
         assert_eq!(Spent::NOTHING.sum("pay", "amount"), 0.0);
     }
 }

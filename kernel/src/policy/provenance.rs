@@ -119,6 +119,10 @@ impl<'a> RunResults<'a> {
     }
 
     fn is_workspace_tainted(&self) -> bool {
+        // A run above, or an earlier one, may have written what it read from strangers.
+        if self.run.exposure().strangers {
+            return true;
+        }
         *self.is_workspace_tainted.get_or_init(|| {
             // The first tainted write has its taint from elsewhere than the workspace.
             let elsewhere = RunResults { is_workspace_tainted: OnceCell::from(false), ..*self };

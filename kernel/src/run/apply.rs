@@ -114,7 +114,11 @@ impl Run {
                 self.contract = Some((*version, *holds));
                 self.tally.count_contract(*holds);
             }
-            Event::RunRecovered { count } => self.counters.recoveries = *count,
+            Event::RunRecovered { count } => {
+                self.counters.recoveries = *count;
+                // Lost attempts are judged again.
+                self.instances.iter_mut().for_each(|instance| instance.judged = 0);
+            }
             Event::Operator(
                 OperatorAct::CancelPlan
                 | OperatorAct::StopDenied

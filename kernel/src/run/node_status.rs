@@ -184,6 +184,8 @@ pub struct NodeInstance {
     pub(super) replan_requested: bool,
     /// An attempt may have reached a tool: the attempt ended neither with a missing parameter nor with a denial.
     pub was_sent: bool,
+    /// The attempt whose own call the gate has allowed; 0: none, or the attempt may have been lost and is judged again.
+    pub(super) judged: u32,
     /// A person has settled its effect, which was unknown when the run ended.
     pub is_settled: bool,
     /// Answers from outside, of a wait.
@@ -236,6 +238,7 @@ impl NodeInstance {
             commit_number: 0,
             replan_requested: false,
             was_sent: false,
+            judged: 0,
             is_settled: false,
             wait: None,
         }

@@ -21,11 +21,15 @@ impl Run {
         &self.verdicts.spent
     }
 
-    /// Spending without one attempt of a node. A lost attempt is judged again without its own charge.
-    pub fn spent_without(&self, node: &NodeId, attempt: u32, tool: &str) -> Spent {
-        let mut spent = self.verdicts.spent.clone();
-        spent.refund(number(node, attempt), tool);
-        spent
+    /// Number of the charge for a node's own call in an attempt. A lost attempt is judged again under its number.
+    pub fn charge_number(node: &NodeId, attempt: u32) -> u64 {
+        let digest = lineage::hash("ostler.charge.1", &[node.as_str().as_bytes(), &attempt.to_le_bytes()]);
+        number(digest)
+    }
+
+    /// Attempts that ended with a denial.
+    pub fn denials(&self) -> u32 {
+        self.counters.denials
     }
 
     /// True if the gate held the node's call for a person's approval.
@@ -48,7 +52,12 @@ impl Run {
         let at = self.find(&verdict.node)?;
         match verdict.answer {
             GateAnswer::Allow => {
-                let number = number(&verdict.node, verdict.attempt);
+                // The first call of an attempt is the node's own; the others are calls of tests, judges and programs.
+                let judged = &mut self.instances[at].judged;
+                let number = match std::mem::replace(judged, verdict.attempt) == verdict.attempt {
+                    true => number(verdict.hash),
+                    false => Run::charge_number(&verdict.node, verdict.attempt),
+                };
                 self.verdicts.spent.charge_amounts(number, &verdict.tool, &verdict.amounts);
             }
             GateAnswer::Hold => self.instances[at].held_by_gate = true,
@@ -58,8 +67,6 @@ impl Run {
     }
 }
 
-/// Number that identifies the charge of an attempt.
-fn number(node: &NodeId, attempt: u32) -> u64 {
-    let digest = lineage::hash("ostler.charge.1", &[node.as_str().as_bytes(), &attempt.to_le_bytes()]);
+fn number(digest: Digest) -> u64 {
     u64::from_le_bytes(digest.0[..8].try_into().expect("a digest has 32 bytes"))
 }

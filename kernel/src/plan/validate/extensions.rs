@@ -190,7 +190,8 @@ fn undoes(
     }
     if context.settings.tools.is_some() && !context.tools.contains(&undo.tool) {
         let names = context.tools.iter().map(String::as_str);
-        let help = context.suggestions.help(&undo.tool, names, "name a tool that exists; see `ostler tools`");
+        let help =
+            context.suggestions.help(&undo.tool, names, "name a tool that exists; see `ostler help tools`");
         let detail = format!("undo: unknown tool {}", undo.tool);
         faults.push(Diagnostic::new(DiagnosticCode::V20, &node.id, detail, help).at(&place("tool")));
     }

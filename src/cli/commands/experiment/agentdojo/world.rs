@@ -56,7 +56,25 @@ impl Meant {
     /// True if `other` is the same call; `other` may have the defaults of the tool filled in.
     pub(super) fn is(&self, other: &Meant) -> bool {
         self.tool == other.tool
-            && self.params.iter().all(|(name, value)| other.params.get(name) == Some(value))
+            && self
+                .params
+                .iter()
+                .all(|(name, value)| other.params.get(name).is_some_and(|it| is_same(value, it)))
+    }
+}
+
+/// True if two parameters are equal; numbers are equal by value, as in JSON.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(name, value)| other.get(name).is_some_and(|it| is_same(value, it)))
+        }
+        _ => one == other,
     }
 }
 
