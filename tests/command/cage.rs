@@ -182,3 +182,25 @@ fn a_policy_that_a_step_of_another_run_leaves_is_not_put_in_force() {
     holder.signal("TERM");
     holder.end().exits(143);
 }
+
+/// A program leaves a data folder of somebody else, with a grant, where the next command looks for its own.
+#[test]
+fn a_data_folder_that_a_program_leaves_is_not_used() {
+    let world = World::new();
+    let work = world.path().join("work");
+    let ostler = |line: &str| ended(world.command(line).current_dir(&work).env_remove("OSTLER_DATA"));
+    let argv = ["cp", "-r", "theirs", ".ostler"];
+    let node = json!({"id": "n", "tool": "shell.run", "params": {"argv": argv}, "retries": 0});
+    std::fs::create_dir(work.join("theirs")).unwrap();
+    world.file("work/plan.json", &json!({"id": "p", "nodes": [node]}).to_string());
+    world.file("work/theirs/format", "ostler-store 1\n").file("work/theirs/operators", "");
+    ostler(&format!("run plan.json --intent 2 --data {}", world.data().display())).exits(0);
+    assert_eq!(world.work(".ostler/format"), "ostler-store 1\n");
+    for line in ["ps", "run plan.json --intent 2", "operator ls"] {
+        ostler(line).exits(2).complains("ostler policy accept .ostler");
+    }
+    std::fs::remove_dir_all(world.path().join("work/.ostler")).unwrap();
+    // What Ostler makes there is its own.
+    ostler("run plan.json --intent 2");
+    ostler("ps --all").exits(0).says("p ");
+}

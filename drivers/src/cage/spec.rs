@@ -34,7 +34,7 @@ pub(crate) struct Cages {
 type Noted = (Vec<PathBuf>, BTreeSet<PathBuf>);
 
 /// The configuration of a workspace or a data folder.
-const CONFIG_NAME: &str = "ostler.toml";
+pub(super) const CONFIG_NAME: &str = "ostler.toml";
 
 /// A call that wants a cage.
 #[derive(Debug, Clone, Copy)]

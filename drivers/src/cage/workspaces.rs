@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::spec::CONFIG_NAME;
+
 /// File of the notes in the user's own folder.
 const NOTES: &str = "workspaces.json";
 
@@ -93,6 +95,36 @@ impl Workspaces {
             let _ = self.change(|notes| drop(notes.accepted.insert(file, digest)));
         }
         Ok(true)
+    }
+
+    /// Whether a data folder may be used: programs ran nowhere around it, could never change it, or an operator accepted it.
+    ///
+    /// # Errors
+    ///
+    /// The notes cannot be read.
+    pub fn trusts_folder(&self, data: &Path) -> io::Result<bool> {
+        let file = real(data)?.join(CONFIG_NAME);
+        let notes = self.read()?;
+        let mut around = notes.ran.iter().filter(|(folder, _)| file.starts_with(folder));
+        Ok(around.all(|(_, kept)| kept.contains(&file)))
+    }
+
+    /// Notes a data folder that Ostler makes, or that an operator accepts. Programs do not see it.
+    ///
+    /// # Errors
+    ///
+    /// The folder around it does not exist, or the notes cannot be read or written.
+    pub fn accept_folder(&self, data: &Path) -> io::Result<()> {
+        let file = real(data)?.join(CONFIG_NAME);
+        let notes = self.read()?;
+        if !notes.ran.keys().any(|folder| file.starts_with(folder)) {
+            return Ok(());
+        }
+        self.change(|notes| {
+            for (_, kept) in notes.ran.iter_mut().filter(|(folder, _)| file.starts_with(folder)) {
+                kept.insert(file.clone());
+            }
+        })
     }
 
     /// Accepts the content of a configuration file; returns its digest. The operator decides that.
@@ -228,6 +260,24 @@ mod tests {
         }
         assert!(notes.trusts(&file, b"2").unwrap());
         assert!(!notes.trusts(&inner, b"2").unwrap(), "programs can change it");
+    }
+
+    #[test]
+    fn a_data_folder_counts_that_no_program_could_make() {
+        let World { root, notes, .. } = &world();
+        let (ws, data) = (root.join("ws"), root.join("ws/.ostler"));
+        fs::create_dir(&data).unwrap();
+        assert!(notes.trusts_folder(&data).unwrap(), "no program ran there");
+        notes.note(std::slice::from_ref(&ws), &BTreeSet::new()).unwrap();
+        assert!(!notes.trusts_folder(&data).unwrap(), "a program may have made it");
+        notes.accept_folder(&data).unwrap();
+        assert!(notes.trusts_folder(&data).unwrap());
+        // A program ran beside it that did not see it.
+        notes.note(std::slice::from_ref(&ws), &[data.join(CONFIG_NAME)].into()).unwrap();
+        assert!(notes.trusts_folder(&data).unwrap());
+        assert!(!notes.trusts_folder(&ws.join("sub")).unwrap(), "another");
+        notes.note(&[ws], &BTreeSet::new()).unwrap();
+        assert!(!notes.trusts_folder(&data).unwrap(), "it was away meanwhile");
     }
 
     #[test]

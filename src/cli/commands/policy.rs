@@ -35,10 +35,10 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Accept a configuration that programs of steps may have written
+    /// Accept a configuration or a data folder that programs of steps may have written
     ///
     /// A configuration that is found, not named with --config, counts if no program could write it since it
-    /// was used, or if you accept it. Read it before.
+    /// was used, or if you accept it. Read it before. A data folder counts if Ostler made it, or if you accept it.
     #[command(after_help = "Example:\n  ostler policy accept ostler.toml")]
     Accept(AcceptArgs),
     /// Check the policy of the configuration, and show its rules
@@ -157,6 +157,9 @@ pub(crate) async fn policy(globals: &Globals, args: PolicyArgs) -> Result<u8, Fa
 
 fn accept(globals: &Globals, file: &Path, out: &mut Out) -> Result<u8, Failure> {
     let failed = |error: String| Failure::invalid(format!("configuration {}: {error}", file.display()));
+    if file.is_dir() {
+        return accept_folder(globals, file, out);
+    }
     let text = Config::read(file).map_err(|error| Failure::invalid(error.to_string()))?.text;
     let folder =
         user_folder().ok_or_else(|| failed("neither XDG_CONFIG_HOME nor HOME names a folder".to_owned()))?;
@@ -166,6 +169,20 @@ fn accept(globals: &Globals, file: &Path, out: &mut Out) -> Result<u8, Failure> 
         out.json(&tagged("configuration_accepted", &json!({"path": file, "digest": digest})));
     } else {
         out.line(harmless_line(&format!("accepted {} ({})", file.display(), &digest[..11])));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+/// Accepts a data folder that programs of steps may have made.
+fn accept_folder(globals: &Globals, data: &Path, out: &mut Out) -> Result<u8, Failure> {
+    let failed = |error: String| Failure::invalid(format!("data folder {}: {error}", data.display()));
+    let folder =
+        user_folder().ok_or_else(|| failed("neither XDG_CONFIG_HOME nor HOME names a folder".to_owned()))?;
+    Workspaces::at(&folder).accept_folder(data).map_err(|error| failed(error.to_string()))?;
+    if globals.json {
+        out.json(&tagged("data_folder_accepted", &json!({"path": data})));
+    } else {
+        out.line(harmless_line(&format!("accepted {}", data.display())));
     }
     Ok(code::SUCCEEDED)
 }

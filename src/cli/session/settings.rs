@@ -5,8 +5,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ostler::config::{Config, ConfigError, StoreUrl};
+use ostler_drivers::cage::Workspaces;
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::plan::MODEL_DEFAULT;
+use ostler_server::user_folder;
 use ostler_store::Store;
 
 use crate::cli::arguments::Globals;
@@ -53,6 +55,9 @@ pub(crate) fn load_settings(
         }
         (Some(_), Some(StoreUrl::File(_)) | None) | (None, None) => Some(data),
     };
+    if let Some(data) = &data {
+        check_data_origin(data)?;
+    }
     let config =
         config.with_servers(data.as_deref()).map_err(|error| Failure::store(format!("MCP: {error}")))?;
     Ok((config, data))
@@ -92,6 +97,29 @@ fn tools() -> BTreeSet<String> {
 /// # Errors
 ///
 /// The folder cannot be read.
+/// Refuses a data folder that programs of steps may have made: with grants and operators of its own it would approve their runs. One
+/// that is not there yet becomes Ostler's.
+fn check_data_origin(data: &Path) -> Result<(), Failure> {
+    let Some(workspaces) = user_folder().as_deref().map(Workspaces::at) else { return Ok(()) };
+    let place = data.display();
+    let checked = match std::fs::symlink_metadata(data) {
+        Ok(_) => workspaces.trusts_folder(data),
+        Err(_) => {
+            // What is wrong with its place is told when it is made.
+            let _ = workspaces.accept_folder(data);
+            Ok(true)
+        }
+    };
+    match checked {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::invalid(format!(
+            "data folder {place}: programs of steps ran where they could make it, so it may be theirs; name another with --data, or, \
+             if it is yours: ostler policy accept {place}"
+        ))),
+        Err(error) => Err(Failure::store(format!("data folder {place}: {error}"))),
+    }
+}
+
 pub(crate) fn data_folder_exists(data: &Path) -> Result<bool, Failure> {
     // Any of these proves that the folder was in use, even if the others are lost.
     let found = ["format", "journal", "index.redb"].map(|part| std::fs::metadata(data.join(part)));
