@@ -23,6 +23,11 @@ torture kills="2000":
 mutants *names:
     tests/mutants.sh {{names}}
 
+# Changes the gate, one operator or result at a time, and expects its tests to fail; with a name, one file: `just mutants-gate decide`.
+# Needs `cargo install --locked cargo-mutants`, and hours for the whole gate.
+mutants-gate file="*":
+    cargo mutants --workspace --file 'kernel/src/gate/{{file}}.rs' --test-package ostler-kernel -- --lib --test gate
+
 # The faulty disk by more seeds than the other tests try.
 seeds count="100000":
     OSTLER_SEEDS={{count}} cargo test --release --workspace --test seeds -- --nocapture
