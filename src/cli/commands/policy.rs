@@ -35,7 +35,7 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Accept a configuration or a data folder that programs of steps may have written
+    /// Accept a configuration or data folder that programs may have written
     ///
     /// A configuration that is found, not named with --config, counts if no program could write it since it
     /// was used, or if you accept it. Read it before. A data folder counts if Ostler made it, or if you accept it.
