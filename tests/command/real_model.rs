@@ -79,7 +79,7 @@ fn a_goal_of_a_real_model_stays_within_its_budgets() {
     let Some(world) = world() else { return };
     std::fs::write(world.path().join("work/note.md"), "water the plants\n").unwrap();
     let ended = world.ostler(
-        "ask list --workspace work --mode reflect --tools fs.list --answer off --yes --calls 2 --budget 4000tokens",
+        "ask list --workspace work --mode reflect --tools fs.list --answer off --yes --calls 2 --budget 4000tokens --wall 60s",
     );
     // A small model may write no plan that is one; the run then says so.
     assert!(matches!(ended.code, Some(0 | 1)), "{ended:?}");
@@ -100,6 +100,8 @@ fn a_call_of_a_real_model_that_a_kill_cut_off_is_made_again() {
     until("the call is being made", || shown(&world)["call_budget"]["tokens"]["reserved"].as_u64() > Some(0));
     run.signal("KILL");
     run.end();
+    // The configuration stands in the workspace, which nothing names here.
+    world.ostler("resume @last").exits(2).complains("`--config FILE`");
     let resumed = world
         .ostler("resume @last --config work/ostler.toml")
         .exits(0)

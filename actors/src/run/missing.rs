@@ -24,9 +24,9 @@ pub(crate) fn missing(gatekeeper: &Gatekeeper, run: &Run) -> Option<String> {
 }
 
 fn no_model(model: &str, file: Option<&str>) -> String {
-    let file = file.unwrap_or("scripted:FILE");
-    format!(
-        "its model {model:?} is not configured here: add [models.{model}] to ostler.toml, or repeat this command with \
-         `--model {file}`, which names its script"
-    )
+    let help = match file {
+        Some(file) => format!("repeat this command with `--model {file}`, which names its script"),
+        None => "repeat this command with the `--config FILE` that has it or the `--model scripted:FILE` that names its script".to_owned(),
+    };
+    format!("its model {model:?} is not configured here: add [models.{model}] to ostler.toml, or {help}")
 }
