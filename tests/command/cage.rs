@@ -200,7 +200,11 @@ fn a_data_folder_that_a_program_leaves_is_not_used() {
         ostler(line).exits(2).complains("ostler policy accept .ostler");
     }
     std::fs::remove_dir_all(world.path().join("work/.ostler")).unwrap();
-    // What Ostler makes there is its own.
-    ostler("run plan.json --intent 2");
-    ostler("ps --all").exits(0).says("p ");
+    // Looking makes none, and what Ostler makes there is its own, with the folder around it.
+    ostler("ps").exits(0);
+    for data in ["", " --data new/deep"] {
+        ostler(&format!("run plan.json --intent 2{data}"));
+        ostler(&format!("ps --all{data}")).exits(0).says("p ");
+    }
+    ostler("policy accept .").exits(2).complains("it is no data folder");
 }

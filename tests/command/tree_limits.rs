@@ -40,6 +40,19 @@ fn runs_that_a_run_opens_share_its_budget_of_calls() {
 }
 
 #[test]
+fn a_call_that_may_be_reused_counts_once() {
+    let node = |at: u32| node(&format!("n{at}"), "shell.run", &json!({"argv": ["echo", format!("{at}")]}));
+    for (limit, made) in [(1, 1), (3, 3)] {
+        let policy = format!("[[policy.budgets]]\ntool = \"shell.run\"\nmax_calls = {limit}\n");
+        let world = world(&policy, &(0..5).map(node).collect::<Vec<_>>());
+        world.ostler(RUN).exits(1);
+        let audit = world.ostler("audit --json").exits(0).lines();
+        let allowed = audit.iter().filter(|line| line["verdict"]["answer"] == "allow").count();
+        assert_eq!(allowed, made);
+    }
+}
+
+#[test]
 fn a_search_for_an_allowed_call_ends_though_each_run_makes_few() {
     let read = |at: u32| node(&format!("r{at}"), "fs.read", &json!({"path": format!("../r{at}")}));
     let nodes: Vec<Value> = (0..12).map(|at| opens(&format!("a{at}"), &[read(0), read(1)])).collect();

@@ -71,10 +71,14 @@ impl AttemptJournal {
         if executor.active_runs.is_given_up(self.site.run) {
             return Err(failed(GIVEN_UP.to_owned()));
         }
-        let most = executor.gatekeeper.policy().deny_budget;
-        let denied = executor.gatekeeper.totals.denied_in_tree(self.site.run);
-        if most.is_some_and(|most| denied >= most) {
-            return Err(failed(format!("{denied} calls of the run, and of the runs around it, were denied")));
+        if let Some(most) = executor.gatekeeper.policy().deny_budget {
+            let totals = executor.gatekeeper.totals.of(self.site.run, None);
+            let totals = totals.map_err(|error| failed(error.to_string()))?;
+            let denied = totals.with(|totals| totals.denied());
+            if denied >= most {
+                let what = format!("{denied} calls of the run, and of the runs around it, were denied");
+                return Err(failed(what));
+            }
         }
         let waits = executor.children.enter();
         let _waits =

@@ -69,12 +69,12 @@ impl RunDriver {
     }
 
     /// Prepares a timer. A timer holds no slot, so the run itself waits for the authority.
-    pub(super) async fn prepare_timer(&mut self, node: &Node) -> Result<Prepared, Refusal> {
-        match self.prepare(node).await {
+    pub(super) async fn prepare_timer(&mut self, node: &Node, attempt: u32) -> Result<Prepared, Refusal> {
+        match self.prepare(node, Some(attempt)).await {
             Err(Refusal::Unasked(question)) => {
                 let answer = self.services.gatekeeper.ask(*question).await;
                 self.in_flight.answer = Some((node.id.clone(), answer));
-                let prepared = self.prepare(node).await;
+                let prepared = self.prepare(node, Some(attempt)).await;
                 self.in_flight.answer = None;
                 prepared
             }

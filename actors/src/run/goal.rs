@@ -64,7 +64,11 @@ impl RunDriver {
     }
 
     /// The attempt of a control node: a call of its model, or a result that needs none. `None` for work.
-    pub(super) async fn prepare_control(&mut self, node: &Node) -> Result<Option<Prepared>, Refusal> {
+    pub(super) async fn prepare_control(
+        &mut self,
+        node: &Node,
+        charged: Option<u32>,
+    ) -> Result<Option<Prepared>, Refusal> {
         if self.control_role(&node.id).is_none() {
             return Ok(None);
         }
@@ -82,7 +86,7 @@ impl RunDriver {
                 let goal = self.run.goal();
                 let faulty = |attempt| goal?.faulty_answer(&node.id, attempt).cloned();
                 let params = policy::prompt(view, &intent, &read, &faulty);
-                let (tool, permit) = self.gate(node, params.into(), key)?;
+                let (tool, permit) = self.gate(node, params.into(), key, charged)?;
                 let begun = self.run.begin_call(now, &intent, policy::ANSWER_TOKENS_RESERVED);
                 self.apply_effects(begun.into_iter().map(|(_, record)| record).collect());
                 Work::Tool { tool, permit, tokens: Vec::new(), recorded: None }

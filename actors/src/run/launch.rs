@@ -69,11 +69,15 @@ impl RunDriver {
         let key = self.key(id, attempt);
         let most = u64::try_from(node.timeout).unwrap_or(1);
         let affords = !self.has_budget() || self.services.run_budgets.may_start(&key, most);
-        let afforded = if affords { self.prepare(node).await } else { Err(self.spent_budget()) };
+        let afforded =
+            if affords { self.prepare(node, Some(attempt)).await } else { Err(self.spent_budget()) };
         let prepared = match afforded {
             Ok(prepared) => match self.is_as_approved(node, &prepared.work).await {
                 true => Ok(prepared),
-                false => Err(Refusal::unapproved()),
+                false => {
+                    self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
+                    Err(Refusal::unapproved())
+                }
             },
             Err(refusal) => Err(refusal),
         };
@@ -166,7 +170,8 @@ impl RunDriver {
 
     /// Starts a timer node. Its call passes the gate like any other.
     pub(super) async fn launch_timer(&mut self, node: &Node) {
-        let prepared = self.prepare_timer(node).await;
+        let next = self.run.instance(&node.id).map_or(0, |instance| instance.attempts) + 1;
+        let prepared = self.prepare_timer(node, next).await;
         let wait = match &prepared {
             Ok(Prepared { work: Work::Tool { tool, permit, .. }, .. }) => tool.timer_ms(permit.params()),
             _ => None,
@@ -223,9 +228,10 @@ impl RunDriver {
         (FailureCategory::GateDenied, seen)
     }
 
-    /// Resolves the inputs of an attempt and asks the gate for a permit.
-    pub(super) async fn prepare(&mut self, node: &Node) -> Result<Prepared, Refusal> {
-        if let Some(prepared) = self.prepare_control(node).await? {
+    /// Resolves the inputs of an attempt and asks the gate for a permit. `charged`: the attempt that counts for the budgets of the gate;
+    /// `None`: no attempt begins.
+    pub(super) async fn prepare(&mut self, node: &Node, charged: Option<u32>) -> Result<Prepared, Refusal> {
+        if let Some(prepared) = self.prepare_control(node, charged).await? {
             return Ok(prepared);
         }
         if let Some(earlier) = self.prepare_earlier(node).await? {
@@ -242,7 +248,7 @@ impl RunDriver {
             AttemptInput::Params(params) => {
                 let tokens = callbacks.tokens(self.opened.run, &self.run, node);
                 let (tool, permit) =
-                    self.gate(node, params, key).map_err(|refusal| refusal.without(&tokens))?;
+                    self.gate(node, params, key, charged).map_err(|refusal| refusal.without(&tokens))?;
                 Work::Tool { tool, permit, tokens, recorded: None }
             }
         };
@@ -254,11 +260,12 @@ impl RunDriver {
         node: &Node,
         params: Object,
         key: Digest,
+        charged: Option<u32>,
     ) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
         let answer =
             self.in_flight.answer.as_ref().filter(|(of, _)| *of == node.id).map(|(_, answer)| answer);
         let (run, gatekeeper) = ((self.opened.run, &self.run), &self.services.gatekeeper);
-        let gated = gatekeeper.gate_node(&self.caller, run, node, params, key, answer);
+        let gated = gatekeeper.gate_node(&self.caller, run, (node, charged), params, key, answer);
         gated.map_err(|stopped| match stopped {
             Stopped::Denied(denial) => Refusal::Denied(denial),
             Stopped::Asks(question) => Refusal::Unasked(question),

@@ -80,7 +80,7 @@ impl RunDriver {
     /// The edit of the node's result by a person, unless the edit is stale and its policy drops stale edits.
     async fn edited(&mut self, node: &Node) -> Option<ReuseDecided> {
         let edit = self.run.edit_of(&node.id)?.clone();
-        let prepared = self.prepare(node).await.ok();
+        let prepared = self.prepare(node, None).await.ok();
         let version = self.tool_version(node);
         let manifest = prepared.and_then(|prepared| {
             self.run.manifest(node, &prepared.refs, version, &self.opened.workspace).ok()
@@ -118,7 +118,7 @@ impl RunDriver {
             return if only_effect { decided(None, reason) } else { None };
         }
         // Preparing asks the gate: a denied call reuses nothing, and the attempt reports the denial.
-        let prepared = self.prepare(node).await.ok()?;
+        let prepared = self.prepare(node, None).await.ok()?;
         let manifest =
             self.run.manifest(node, &prepared.refs, self.tool_version(node), &self.opened.workspace).ok()?;
         let work = manifest.reuse();
@@ -220,7 +220,7 @@ impl RunDriver {
 
     /// Keeps the record of equal work for the tool, which asks the source whether it was modified since.
     async fn offer_recorded(&mut self, node: &Node) {
-        let Ok(prepared) = self.prepare(node).await else { return };
+        let Ok(prepared) = self.prepare(node, None).await else { return };
         let Ok(manifest) =
             self.run.manifest(node, &prepared.refs, self.tool_version(node), &self.opened.workspace)
         else {

@@ -33,7 +33,7 @@ pub(crate) fn release(services: &Arc<RunServices>, run: RunId) {
     services.run_budgets.release(run);
     services.call_accounts.forget(run);
     services.step_logs.forget(run);
-    services.gatekeeper.totals.forget(run);
+    services.gatekeeper.totals.forget(run, |run| services.active_runs.has(run));
     services.journal.status.notify_changed();
 }
 

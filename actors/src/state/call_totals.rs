@@ -1,19 +1,19 @@
 //! Calls and denials of runs together with all runs that their attempts opened, for the budgets of the gate: opening runs makes no
 //! budget larger.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ostler_kernel::gate::Spent;
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::run::Run;
 
 use crate::base::error::RunError;
 use crate::base::lock::lock;
 use crate::storage::run_reader::{self, RunReader};
 
-/// The totals of trees of runs. A tree is read from its records when it is first asked for, and kept while its uppermost run is driven.
+/// The totals of trees of runs. A tree is read from its records when it is first asked for, and kept while a run of it is driven.
 pub(crate) struct CallTotals {
     runs: Arc<RunReader>,
     trees: Mutex<Trees>,
@@ -25,8 +25,19 @@ pub(crate) struct CallTotals {
 struct Trees {
     /// The uppermost run of each known run.
     roots: HashMap<RunId, RunId>,
-    totals: HashMap<RunId, Arc<Mutex<Totals>>>,
+    /// By uppermost run.
+    trees: HashMap<RunId, Tree>,
 }
+
+#[derive(Default)]
+struct Tree {
+    members: BTreeSet<RunId>,
+    totals: TreeTotals,
+}
+
+/// The totals of a tree of runs, shared by all that count. `None` until they are read. Never held while the trees are locked.
+#[derive(Clone, Default)]
+pub(crate) struct TreeTotals(Arc<Mutex<Option<Totals>>>);
 
 /// Totals of a tree of runs.
 #[derive(Debug, Default)]
@@ -40,6 +51,27 @@ impl Totals {
         self.spent.add(run.spent(), salt(id));
         self.denials.insert(id, run.denials());
     }
+
+    /// Denials of all runs.
+    pub(crate) fn denied(&self) -> u32 {
+        self.denials.values().sum()
+    }
+}
+
+impl TreeTotals {
+    /// Acts on totals that were read.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Totals) -> T) -> T {
+        act(lock(&self.0).as_mut().expect("they are read before anybody has them"))
+    }
+}
+
+impl Trees {
+    fn add(&mut self, id: RunId, root: RunId) -> &Tree {
+        self.roots.insert(id, root);
+        let tree = self.trees.entry(root).or_default();
+        tree.members.insert(id);
+        tree
+    }
 }
 
 impl CallTotals {
@@ -52,21 +84,26 @@ impl CallTotals {
     /// # Errors
     ///
     /// A run of the tree cannot be read.
-    pub(crate) fn of(&self, id: RunId, run: Option<&Run>) -> Result<Arc<Mutex<Totals>>, RunError> {
-        let mut trees = lock(&self.trees);
-        let root = match trees.roots.get(&id) {
-            Some(root) => *root,
+    pub(crate) fn of(&self, id: RunId, run: Option<&Run>) -> Result<TreeTotals, RunError> {
+        let known = lock(&self.trees).roots.get(&id).copied();
+        let root = match known {
+            Some(root) => root,
             None => run_reader::root(&**self.runs.journal, id)?,
         };
-        trees.roots.insert(id, root);
-        if let Some(known) = trees.totals.get(&root) {
-            return Ok(Arc::clone(known));
+        let tree = lock(&self.trees).add(id, root).totals.clone();
+        let mut all = Vec::new();
+        {
+            let mut totals = lock(&tree.0);
+            if totals.is_none() {
+                let (read, members) = self.read(root, (id, run))?;
+                (*totals, all) = (Some(read), members);
+            }
         }
-        let (read, all) = self.read(root, (id, run))?;
-        let totals = Arc::new(Mutex::new(read));
-        trees.roots.extend(all.into_iter().map(|id| (id, root)));
-        trees.totals.insert(root, Arc::clone(&totals));
-        Ok(totals)
+        let mut trees = lock(&self.trees);
+        for id in all {
+            trees.add(id, root);
+        }
+        Ok(tree)
     }
 
     /// The totals of a tree by its records, and the runs of the tree.
@@ -90,37 +127,31 @@ impl CallTotals {
     pub(crate) fn add_child(&self, child: RunId, parent: RunId) {
         let mut trees = lock(&self.trees);
         if let Some(root) = trees.roots.get(&parent).copied() {
-            trees.roots.insert(child, root);
+            trees.add(child, root);
         }
     }
 
     /// Notes the denials of a run.
     pub(crate) fn note_denials(&self, id: RunId, run: &Run) {
         match self.of(id, Some(run)) {
-            Ok(totals) => drop(lock(&totals).denials.insert(id, run.denials())),
+            Ok(totals) => totals.with(|totals| {
+                totals.denials.insert(id, run.denials());
+            }),
             Err(error) => {
                 tracing::warn!(run = %id, %error, "the denials of the runs around a run are not known")
             }
         }
     }
 
-    /// Denials in the tree of a run, without those of the run. 0 while nothing was denied in this process.
+    /// Denials in the tree of a run, without those of the run. 0 while the tree was not asked for in this process.
     pub(crate) fn denied_elsewhere(&self, id: RunId) -> u32 {
-        self.denied(id, |of| of != id)
-    }
-
-    /// Denials in the tree of a run. 0 while nothing was denied in this process.
-    pub(crate) fn denied_in_tree(&self, id: RunId) -> u32 {
-        self.denied(id, |_| true)
-    }
-
-    fn denied(&self, id: RunId, counts: impl Fn(RunId) -> bool) -> u32 {
-        let trees = lock(&self.trees);
-        let totals = trees.roots.get(&id).and_then(|root| trees.totals.get(root));
-        totals.map_or(0, |totals| {
-            let denials = &lock(totals).denials;
-            denials.iter().filter(|(of, _)| counts(**of)).map(|(_, denials)| denials).sum()
-        })
+        let known = {
+            let trees = lock(&self.trees);
+            let tree = trees.roots.get(&id).and_then(|root| trees.trees.get(root));
+            tree.map(|tree| tree.totals.clone())
+        };
+        let denied = |totals: &Totals| totals.denied() - totals.denials.get(&id).unwrap_or(&0);
+        known.map_or(0, |totals| lock(&totals.0).as_ref().map_or(0, denied))
     }
 
     /// Number for a call within an attempt.
@@ -128,19 +159,21 @@ impl CallTotals {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Forgets a run that is no longer driven; with the uppermost run, the whole tree.
-    pub(crate) fn forget(&self, id: RunId) {
+    /// Forgets the tree of a run that is no longer driven, if no other run of it is.
+    pub(crate) fn forget(&self, id: RunId, is_driven: impl Fn(RunId) -> bool) {
         let mut trees = lock(&self.trees);
-        trees.roots.remove(&id);
-        if trees.totals.remove(&id).is_some() {
-            trees.roots.retain(|_, root| *root != id);
+        let Some(root) = trees.roots.get(&id).copied() else { return };
+        let Some(tree) = trees.trees.get(&root) else { return };
+        if !tree.members.iter().any(|run| is_driven(*run)) {
+            let tree = trees.trees.remove(&root).unwrap_or_default();
+            trees.roots.retain(|run, _| !tree.members.contains(run));
         }
     }
 }
 
-/// Number of a call of a node within the tree, from its number within its run.
-pub(crate) fn in_tree(id: RunId, number: u64) -> u64 {
-    number ^ salt(id)
+/// Number of the call of a node's attempt within its tree.
+pub(crate) fn number(id: RunId, node: &NodeId, attempt: u32) -> u64 {
+    Run::charge_number(node, attempt) ^ salt(id)
 }
 
 fn salt(id: RunId) -> u64 {

@@ -20,7 +20,6 @@ use ostler_kernel::run::Run;
 use serde_json::Value;
 
 use crate::base::limits::Limits;
-use crate::base::lock::lock;
 use crate::messages::clearance::Answer;
 use crate::metrics::Measures;
 use crate::state::call_totals::{self, CallTotals};
@@ -118,7 +117,7 @@ impl Gatekeeper {
                 let asked = AskedCall { answer: answer.as_ref(), spent, ..plain };
                 self.gate_call(&policy, caller, asked, idempotency_key)
             };
-            match self.within_totals(&policy, name, (run, None), self.totals.next_number(), judge) {
+            match self.within_totals(&policy, name, (run, None), Some(self.totals.next_number()), judge) {
                 Ok(permitted) => return Ok(permitted),
                 Err(Stopped::Denied(denial)) => return Err(denial),
                 // Repeats only if the policy was replaced meanwhile.
@@ -128,12 +127,12 @@ impl Gatekeeper {
     }
 
     /// The tool and a permit for the call of a node, the denial, or the question to the clearance authority. `answer`: the
-    /// authority's answer about the call, if asked before.
+    /// authority's answer about the call, if asked before. `charged`: the attempt that counts for the budgets; `None`: none begins.
     pub(crate) fn gate_node(
         &self,
         caller: &Caller,
         (id, run): (RunId, &Run),
-        node: &Node,
+        (node, charged): (&Node, Option<u32>),
         params: Object,
         idempotency_key: Digest,
         answer: Option<&Answer>,
@@ -143,8 +142,7 @@ impl Gatekeeper {
         let policy = self.policy();
         let provenance = self.provenance(&policy, run, node);
         let instance = run.instance(&node.id);
-        let attempt = instance.map_or(0, |instance| instance.attempts);
-        let number = call_totals::in_tree(id, Run::charge_number(&node.id, attempt));
+        let number = charged.map(|attempt| call_totals::number(id, &node.id, attempt));
         let judge = |spent: &Spent| {
             let asked = AskedCall {
                 name,
@@ -160,14 +158,22 @@ impl Gatekeeper {
         self.within_totals(&policy, name, (id, Some(run)), number, judge)
     }
 
-    /// Judges a call with what the run, and all runs around it, have spent on the tool, and charges the call if it is allowed. Calls
-    /// of several runs are judged one after the other.
+    /// Takes the charge of an attempt back that does not begin after all.
+    pub(crate) fn uncharge(&self, id: RunId, node: &Node, attempt: u32) {
+        let Some(tool) = node.tool.as_deref().filter(|tool| self.policy().has_budgets(tool)) else { return };
+        if let Ok(totals) = self.totals.of(id, None) {
+            totals.with(|totals| totals.spent.refund(call_totals::number(id, &node.id, attempt), tool));
+        }
+    }
+
+    /// Judges a call with what the run, and all runs around it, have spent on the tool, and charges the call to `number` if it is
+    /// allowed. Calls of several runs are judged one after the other.
     fn within_totals(
         &self,
         policy: &GatePolicy,
         tool: &str,
         (id, run): (RunId, Option<&Run>),
-        number: u64,
+        number: Option<u64>,
         judge: impl FnOnce(&Spent) -> Result<(Arc<dyn Tool>, Permit), Stopped>,
     ) -> Result<(Arc<dyn Tool>, Permit), Stopped> {
         if !policy.has_budgets(tool) {
@@ -177,13 +183,16 @@ impl Gatekeeper {
             let what = format!("the calls of the runs around this one cannot be read: {error}");
             Stopped::Denied(Denial::new(DenialCode::AuditUnavailable, what))
         })?;
-        let mut totals = lock(&totals);
-        totals.spent.refund(number, tool);
-        let judged = judge(&totals.spent);
-        if let Ok((_, permit)) = &judged {
-            totals.spent.charge(number, tool, permit.params());
-        }
-        judged
+        totals.with(|totals| {
+            if let Some(number) = number {
+                totals.spent.refund(number, tool);
+            }
+            let judged = judge(&totals.spent);
+            if let (Some(number), Ok((_, permit))) = (number, &judged) {
+                totals.spent.charge(number, tool, permit.params());
+            }
+            judged
+        })
     }
 
     fn gate_call(

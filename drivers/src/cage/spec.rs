@@ -31,10 +31,10 @@ pub(crate) struct Cages {
 }
 
 /// Folders, and configuration files that programs cannot change.
-type Noted = (Vec<PathBuf>, BTreeSet<PathBuf>);
+type Noted = (Vec<PathBuf>, BTreeSet<PathBuf>, BTreeSet<PathBuf>);
 
 /// The configuration of a workspace or a data folder.
-pub(super) const CONFIG_NAME: &str = "ostler.toml";
+const CONFIG_NAME: &str = "ostler.toml";
 
 /// A call that wants a cage.
 #[derive(Debug, Clone, Copy)]
@@ -125,10 +125,13 @@ impl Cages {
         let is_file = |file: &&PathBuf| file.symlink_metadata().is_ok_and(|found| found.is_file());
         let mut kept: BTreeSet<PathBuf> = spec.freeze.iter().filter(is_file).cloned().collect();
         kept.extend(spec.hide.iter().map(|folder| folder.join(CONFIG_NAME)));
-        let now = (spec.write.clone(), kept);
+        // A link could be replaced, whatever it leads to.
+        let is_folder = |folder: &&PathBuf| folder.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let data = spec.hide.iter().filter(is_folder).cloned().collect();
+        let now = (spec.write.clone(), kept, data);
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.as_ref() != Some(&now) {
-            workspaces.note(&now.0, &now.1).map_err(|error| {
+            workspaces.note(&now.0, &now.1, &now.2).map_err(|error| {
                 transient(format!("cannot note that programs run in {}: {error}", spec.write[0].display()))
             })?;
             *noted = Some(now);

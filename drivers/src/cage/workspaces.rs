@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::spec::CONFIG_NAME;
-
 /// File of the notes in the user's own folder.
 const NOTES: &str = "workspaces.json";
 
@@ -36,6 +34,9 @@ struct Notes {
     ran: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
     /// Digests of contents by file.
     accepted: BTreeMap<PathBuf, String>,
+    /// Data folders where programs wrote that none of them could change.
+    #[serde(default)]
+    data: BTreeSet<PathBuf>,
 }
 
 impl Workspaces {
@@ -50,16 +51,24 @@ impl Workspaces {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)
     }
 
-    /// Notes that a program writes in these folders, and cannot change these files. Does nothing where the user's folder cannot be
-    /// written at all.
+    /// Notes that a program writes in these folders, and cannot change these files and these data folders. Does nothing where the
+    /// user's folder cannot be written at all.
     ///
     /// # Errors
     ///
     /// The notes cannot be read or written, or there are too many.
-    pub(super) fn note(&self, folders: &[PathBuf], kept: &BTreeSet<PathBuf>) -> io::Result<()> {
+    pub(super) fn note(
+        &self,
+        folders: &[PathBuf],
+        kept: &BTreeSet<PathBuf>,
+        data: &BTreeSet<PathBuf>,
+    ) -> io::Result<()> {
         let noted = self.change(|notes| {
             for folder in folders {
                 let first = !notes.ran.contains_key(folder);
+                let is_below = |data: &&PathBuf| data.starts_with(folder);
+                notes.data.retain(|known| !known.starts_with(folder) || data.contains(known));
+                notes.data.extend(data.iter().filter(|_| first).filter(is_below).cloned());
                 let before = notes.ran.entry(folder.clone()).or_default();
                 let below = kept.iter().filter(|file| file.starts_with(folder));
                 match first {
@@ -101,30 +110,27 @@ impl Workspaces {
     ///
     /// # Errors
     ///
-    /// The notes cannot be read.
+    /// The folder does not exist, or the notes cannot be read.
     pub fn trusts_folder(&self, data: &Path) -> io::Result<bool> {
-        let file = real(data)?.join(CONFIG_NAME);
-        let notes = self.read()?;
-        let mut around = notes.ran.iter().filter(|(folder, _)| file.starts_with(folder));
-        Ok(around.all(|(_, kept)| kept.contains(&file)))
+        let (data, notes) = (data.canonicalize()?, self.read()?);
+        Ok(notes.data.contains(&data) || !notes.ran.keys().any(|folder| data.starts_with(folder)))
     }
 
-    /// Notes a data folder that Ostler makes, or that an operator accepts. Programs do not see it.
+    /// Notes a data folder that Ostler has made, or that an operator accepts; programs do not see it. Returns whether programs ran
+    /// around it: without, it needs no note.
     ///
     /// # Errors
     ///
-    /// The folder around it does not exist, or the notes cannot be read or written.
-    pub fn accept_folder(&self, data: &Path) -> io::Result<()> {
-        let file = real(data)?.join(CONFIG_NAME);
-        let notes = self.read()?;
-        if !notes.ran.keys().any(|folder| file.starts_with(folder)) {
-            return Ok(());
+    /// The folder does not exist, or the notes cannot be read or written.
+    pub fn accept_folder(&self, data: &Path) -> io::Result<bool> {
+        let data = data.canonicalize()?;
+        let is_around = self.read()?.ran.keys().any(|folder| data.starts_with(folder));
+        if is_around {
+            self.change(|notes| {
+                notes.data.insert(data);
+            })?;
         }
-        self.change(|notes| {
-            for (_, kept) in notes.ran.iter_mut().filter(|(folder, _)| file.starts_with(folder)) {
-                kept.insert(file.clone());
-            }
-        })
+        Ok(is_around)
     }
 
     /// Accepts the content of a configuration file; returns its digest. The operator decides that.
@@ -174,11 +180,13 @@ impl Workspaces {
         if notes == before {
             return Ok(());
         }
-        if notes.ran.len().max(notes.accepted.len()) > NOTED_MAX {
+        let most = |notes: &Notes| notes.ran.len().max(notes.accepted.len()).max(notes.data.len());
+        if most(&notes) > NOTED_MAX {
             notes.ran.retain(|folder, _| folder.exists());
             notes.accepted.retain(|file, _| file.exists());
+            notes.data.retain(|data| data.exists());
         }
-        if notes.ran.len().max(notes.accepted.len()) > NOTED_MAX {
+        if most(&notes) > NOTED_MAX {
             let what = format!(
                 "{} names {NOTED_MAX} workspaces, and no more fit",
                 self.folder.join(NOTES).display()
@@ -228,7 +236,7 @@ mod tests {
     #[test]
     fn where_no_program_ran_every_configuration_counts() {
         let World { root, notes, .. } = &world();
-        notes.note(&[root.join("other")], &BTreeSet::new()).unwrap();
+        notes.note(&[root.join("other")], &BTreeSet::new(), &BTreeSet::new()).unwrap();
         assert!(notes.trusts(&root.join("ws/ostler.toml"), b"1").unwrap());
         assert!(notes.trusts(&root.join("ws/ostler.toml"), b"2").unwrap(), "edited");
     }
@@ -237,14 +245,14 @@ mod tests {
     fn what_programs_could_not_change_counts_also_when_it_is_edited() {
         let World { root, notes, .. } = &world();
         let (ws, file) = (root.join("ws"), root.join("ws/ostler.toml"));
-        notes.note(std::slice::from_ref(&ws), &[file.clone()].into()).unwrap();
+        notes.note(std::slice::from_ref(&ws), &[file.clone()].into(), &BTreeSet::new()).unwrap();
         assert!(notes.trusts(&file, b"1").unwrap() && notes.trusts(&file, b"2").unwrap());
         assert!(!notes.trusts(&root.join("ws/sub/ostler.toml"), b"1").unwrap(), "another");
         // The operator removed it, and a program ran.
-        notes.note(std::slice::from_ref(&ws), &BTreeSet::new()).unwrap();
+        notes.note(std::slice::from_ref(&ws), &BTreeSet::new(), &BTreeSet::new()).unwrap();
         assert!(notes.trusts(&file, b"2").unwrap(), "as it was");
         assert!(!notes.trusts(&file, b"3").unwrap());
-        notes.note(&[ws], &[file.clone()].into()).unwrap();
+        notes.note(&[ws], &[file.clone()].into(), &BTreeSet::new()).unwrap();
         assert!(!notes.trusts(&file, b"3").unwrap(), "a program may have made it before");
     }
 
@@ -252,7 +260,7 @@ mod tests {
     fn what_an_operator_accepts_counts_and_may_be_edited_in_the_workspace() {
         let World { root, notes, .. } = &world();
         let (file, inner) = (root.join("ws/ostler.toml"), root.join("ws/sub/ostler.toml"));
-        notes.note(&[root.join("ws")], &BTreeSet::new()).unwrap();
+        notes.note(&[root.join("ws")], &BTreeSet::new(), &BTreeSet::new()).unwrap();
         for file in [&file, &inner] {
             assert!(!notes.trusts(file, b"1").unwrap());
             assert!(notes.accept(file, b"1").unwrap().starts_with("b3:"));
@@ -268,24 +276,31 @@ mod tests {
         let (ws, data) = (root.join("ws"), root.join("ws/.ostler"));
         fs::create_dir(&data).unwrap();
         assert!(notes.trusts_folder(&data).unwrap(), "no program ran there");
-        notes.note(std::slice::from_ref(&ws), &BTreeSet::new()).unwrap();
+        assert!(!notes.accept_folder(&data).unwrap(), "so nothing is accepted");
+        let none = BTreeSet::new();
+        notes.note(std::slice::from_ref(&ws), &none, &none).unwrap();
         assert!(!notes.trusts_folder(&data).unwrap(), "a program may have made it");
-        notes.accept_folder(&data).unwrap();
+        assert!(notes.accept_folder(&data).unwrap());
         assert!(notes.trusts_folder(&data).unwrap());
+        fs::write(data.join("ostler.toml"), "1").unwrap();
+        assert!(
+            !notes.trusts(&data.join("ostler.toml"), b"1").unwrap(),
+            "its configuration is accepted by itself"
+        );
         // A program ran beside it that did not see it.
-        notes.note(std::slice::from_ref(&ws), &[data.join(CONFIG_NAME)].into()).unwrap();
+        notes.note(std::slice::from_ref(&ws), &none, &[data.clone()].into()).unwrap();
         assert!(notes.trusts_folder(&data).unwrap());
         assert!(!notes.trusts_folder(&ws.join("sub")).unwrap(), "another");
-        notes.note(&[ws], &BTreeSet::new()).unwrap();
-        assert!(!notes.trusts_folder(&data).unwrap(), "it was away meanwhile");
+        notes.note(&[ws], &none, &none).unwrap();
+        assert!(!notes.trusts_folder(&data).unwrap(), "a program could have made it anew");
     }
 
     #[test]
     fn notes_have_a_limit_and_those_of_folders_that_are_gone_make_room() {
         let World { root, notes, .. } = &world();
         let gone: Vec<PathBuf> = (0..NOTED_MAX).map(|at| root.join(format!("gone{at}"))).collect();
-        notes.note(&gone, &BTreeSet::new()).unwrap();
-        notes.note(&[root.join("ws")], &BTreeSet::new()).unwrap();
+        notes.note(&gone, &BTreeSet::new(), &BTreeSet::new()).unwrap();
+        notes.note(&[root.join("ws")], &BTreeSet::new(), &BTreeSet::new()).unwrap();
         assert_eq!(notes.read().unwrap().ran.into_keys().collect::<Vec<_>>(), [root.join("ws")]);
         fs::write(root.join("user").join(NOTES), "{").unwrap();
         let damaged = notes.trusts(&root.join("ws/ostler.toml"), b"1").unwrap_err();

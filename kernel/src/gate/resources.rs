@@ -135,7 +135,10 @@ fn check_budgets(call: &Call<'_>, params: &Object, rules: &ToolRules) -> Result<
         match budget {
             BudgetLimit::Calls(most) => {
                 if call.spent.calls(call.name) >= *most {
-                    return over(format_args!("calls of {} in this run: {most} at most", call.name));
+                    return over(format_args!(
+                        "calls of {} in this run and the runs around it: {most} at most",
+                        call.name
+                    ));
                 }
             }
             BudgetLimit::Sum { param, max } => {
@@ -145,7 +148,9 @@ fn check_budgets(call: &Call<'_>, params: &Object, rules: &ToolRules) -> Result<
                 };
                 let sum = call.spent.sum(call.name, param) + amount;
                 if sum > *max {
-                    return over(format_args!("{param} would add up to {sum} in this run, at most {max}"));
+                    return over(format_args!(
+                        "{param} would add up to {sum} in this run and the runs around it, at most {max}"
+                    ));
                 }
             }
         }

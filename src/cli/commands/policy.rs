@@ -39,7 +39,7 @@ enum What {
     ///
     /// A configuration that is found, not named with --config, counts if no program could write it since it
     /// was used, or if you accept it. Read it before. A data folder counts if Ostler made it, or if you accept it.
-    #[command(after_help = "Example:\n  ostler policy accept ostler.toml")]
+    #[command(after_help = "Examples:\n  ostler policy accept ostler.toml\n  ostler policy accept .ostler")]
     Accept(AcceptArgs),
     /// Check the policy of the configuration, and show its rules
     #[command(after_help = "Example:\n  ostler policy check")]
@@ -65,7 +65,7 @@ enum What {
 
 #[derive(Debug, Args)]
 struct AcceptArgs {
-    /// The configuration
+    /// The configuration, or the data folder
     #[arg(default_value = CONFIG_NAME)]
     file: PathBuf,
 }
@@ -178,11 +178,16 @@ fn accept_folder(globals: &Globals, data: &Path, out: &mut Out) -> Result<u8, Fa
     let failed = |error: String| Failure::invalid(format!("data folder {}: {error}", data.display()));
     let folder =
         user_folder().ok_or_else(|| failed("neither XDG_CONFIG_HOME nor HOME names a folder".to_owned()))?;
-    Workspaces::at(&folder).accept_folder(data).map_err(|error| failed(error.to_string()))?;
+    if !settings::data_folder_exists(data)? {
+        return Err(failed("it is no data folder".to_owned()));
+    }
+    let is_noted = Workspaces::at(&folder).accept_folder(data).map_err(|error| failed(error.to_string()))?;
     if globals.json {
-        out.json(&tagged("data_folder_accepted", &json!({"path": data})));
-    } else {
+        out.json(&tagged("data_folder_accepted", &json!({"path": data, "was_needed": is_noted})));
+    } else if is_noted {
         out.line(harmless_line(&format!("accepted {}", data.display())));
+    } else {
+        out.line(harmless_line(&format!("{} needs no acceptance: no program ran around it", data.display())));
     }
     Ok(code::SUCCEEDED)
 }

@@ -13,6 +13,7 @@ use crate::cli::arguments::values::{node_name, run_name};
 use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::{Globals, ModelOption};
 use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::harmless_line;
 use crate::cli::output::terminal::Out;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Done, Watch, answered, go_on, watch};
@@ -61,7 +62,8 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
         HowArgs { done: Some(path), .. } => (Resolution::Done, Some(result(path)?)),
         HowArgs { redo: true, .. } => (Resolution::Redo, None),
         HowArgs { gone: true, .. } => (Resolution::Gone, None),
-        _ => (Resolution::Fail, None),
+        // The last of the four, one of which is required.
+        HowArgs { fail: _, .. } => (Resolution::Fail, None),
     };
     let mut signals = Signals::listen()?;
     let mut session =
@@ -78,6 +80,9 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
         return session.stop_with(refused).await;
     }
     if how == Resolution::Gone {
+        if !globals.json {
+            out.line(harmless_line(&format!("settled {}: nothing is left of its effect", args.node)));
+        }
         let what = Watch::from(&before, globals.json, WatchOptions::default());
         watch(session, &mut signals, what, &mut out).await?;
         // The outcome of a run that has ended says nothing about the settled effect.

@@ -42,7 +42,7 @@ use crate::cli::session::holder::{
     shut_down,
 };
 use crate::cli::session::open_errors::{holder_stopping, open_failure, start_failure};
-use crate::cli::session::settings::{load_settings, missing_folder_text, no_runs_text};
+use crate::cli::session::settings::{load_settings, make_data_folder, missing_folder_text, no_runs_text};
 use crate::cli::session::signals::Signals;
 
 /// How long to wait for a holder that does not answer, and may be starting or exiting.
@@ -145,6 +145,9 @@ impl Session {
             && let Some(nothing) = no_runs_text(Some(&data))?
         {
             return Err(Failure::invalid(nothing));
+        }
+        if mode == AccessMode::Create {
+            make_data_folder(&data);
         }
         let (started, starts_nothing) =
             (Instant::now(), matches!(mode, AccessMode::Read | AccessMode::Cancel));

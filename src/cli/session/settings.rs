@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use ostler::config::{Config, ConfigError, StoreUrl};
@@ -92,34 +93,39 @@ fn tools() -> BTreeSet<String> {
     tools.iter().map(|tool| tool.spec().name.clone()).collect()
 }
 
-/// Returns whether the data folder exists.
-///
-/// # Errors
-///
-/// The folder cannot be read.
-/// Refuses a data folder that programs of steps may have made: with grants and operators of its own it would approve their runs. One
-/// that is not there yet becomes Ostler's.
+/// Refuses a data folder that programs of steps may have made: with grants and operators of its own it would approve their runs.
 fn check_data_origin(data: &Path) -> Result<(), Failure> {
     let Some(workspaces) = user_folder().as_deref().map(Workspaces::at) else { return Ok(()) };
     let place = data.display();
-    let checked = match std::fs::symlink_metadata(data) {
-        Ok(_) => workspaces.trusts_folder(data),
-        Err(_) => {
-            // What is wrong with its place is told when it is made.
-            let _ = workspaces.accept_folder(data);
-            Ok(true)
-        }
-    };
-    match checked {
+    match workspaces.trusts_folder(data) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Failure::invalid(format!(
             "data folder {place}: programs of steps ran where they could make it, so it may be theirs; name another with --data, or, \
              if it is yours: ostler policy accept {place}"
         ))),
+        // There is none yet, or what is wrong with its place is told when it is opened.
+        Err(error) if error.kind() != ErrorKind::InvalidData => Ok(()),
         Err(error) => Err(Failure::store(format!("data folder {place}: {error}"))),
     }
 }
 
+/// Makes the data folder where there is none, and notes that Ostler made it. What is wrong with its place is told when it is opened.
+pub(crate) fn make_data_folder(data: &Path) {
+    let around = data.parent().filter(|around| !around.as_os_str().is_empty());
+    if let Some(around) = around {
+        let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(around);
+    }
+    let is_made = std::fs::DirBuilder::new().mode(0o700).create(data).is_ok();
+    if let (true, Some(user)) = (is_made, user_folder()) {
+        let _ = Workspaces::at(&user).accept_folder(data);
+    }
+}
+
+/// Returns whether the data folder exists.
+///
+/// # Errors
+///
+/// The folder cannot be read.
 pub(crate) fn data_folder_exists(data: &Path) -> Result<bool, Failure> {
     // Any of these proves that the folder was in use, even if the others are lost.
     let found = ["format", "journal", "index.redb"].map(|part| std::fs::metadata(data.join(part)));
