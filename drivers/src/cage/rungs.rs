@@ -1,6 +1,7 @@
 //! Which rung this machine reaches: found out by a program that really runs there.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, Once, PoisonError};
@@ -9,7 +10,9 @@ use ostler_kernel::port::CageRung;
 
 use super::config::SandboxConfig;
 use super::helper::{Report, own_helper};
+use super::paths::SYSTEM_READ;
 use super::spec::CageSpec;
+use super::workspaces::Workspaces;
 
 /// The highest rung that works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,21 +49,21 @@ fn tried(config: &SandboxConfig) -> Reached {
             "this application has no helper: name the `ostler` binary as helper in [sandbox], or call ostler::sandbox::enter() first in main",
         );
     };
-    let bubblewrap = config.bubblewrap.clone().or_else(|| on_path("bwrap"));
     let mut missing = Vec::new();
-    match bubblewrap {
-        None => missing.push("bubblewrap: not installed".to_owned()),
-        Some(bubblewrap) => match trial(CageRung::Bubblewrap, &helper, &bubblewrap) {
-            Ok(()) => {
-                return Reached {
-                    rung: CageRung::Bubblewrap,
-                    helper: Some(helper),
-                    bubblewrap: Some(bubblewrap),
-                    missing: String::new(),
-                };
-            }
-            Err(why) => missing.push(format!("bubblewrap: {why}")),
-        },
+    let tried_first = bubblewrap(config).and_then(|program| {
+        trial(CageRung::Bubblewrap, &helper, &program)?;
+        Ok(program)
+    });
+    match tried_first {
+        Ok(program) => {
+            return Reached {
+                rung: CageRung::Bubblewrap,
+                helper: Some(helper),
+                bubblewrap: Some(program),
+                missing: String::new(),
+            };
+        }
+        Err(why) => missing.push(format!("bubblewrap: {why}")),
     }
     match trial(CageRung::Landlock, &helper, Path::new("")) {
         Ok(()) => Reached {
@@ -78,7 +81,7 @@ fn tried(config: &SandboxConfig) -> Reached {
 
 /// Runs `true` in a cage.
 fn trial(rung: CageRung, helper: &Path, bubblewrap: &Path) -> Result<(), String> {
-    let program = on_path("true").ok_or("no program `true` to try it with")?;
+    let program = of_system("true", None).ok_or("no program `true` to try it with")?;
     let spec = CageSpec::trial(rung, helper, bubblewrap);
     let mut command = spec.command(&program, &["true".to_owned()]).map_err(|failure| failure.message)?;
     command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -93,11 +96,46 @@ fn trial(rung: CageRung, helper: &Path, bubblewrap: &Path) -> Result<(), String>
     Err(if said.is_empty() { format!("{} ended with {}", helper.display(), output.status) } else { said })
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let found =
-        std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
-    found.into_iter().find(|file| file.is_file())
+/// The program `bwrap`. A step may have put one into a folder of the search path, so what the operator did not name has to be the
+/// system's.
+fn bubblewrap(config: &SandboxConfig) -> Result<PathBuf, String> {
+    let notes = config.workspaces.as_ref();
+    let Some(named) = &config.bubblewrap else {
+        return of_system("bwrap", notes).ok_or_else(|| "not installed in a folder of the system".to_owned());
+    };
+    let file = named.canonicalize().map_err(|error| format!("{}: {error}", named.display()))?;
+    match notes.is_some_and(|notes| notes.is_written(&file)) {
+        true => Err(format!(
+            "{} lies where programs of steps write; name another in [sandbox] bubblewrap",
+            named.display()
+        )),
+        false => Ok(file),
+    }
+}
+
+/// A program of the search path, or of `/usr/bin` or `/bin`, that belongs to the system.
+fn of_system(name: &str, notes: Option<&Workspaces>) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/bin".into(), "/bin".into()]);
+    let files = folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
+    files.filter_map(|file| file.canonicalize().ok()).find(|real| is_of_system(real, notes))
+}
+
+/// Whether only root can change a file, which lies beneath the system's folders and where no program of a step wrote.
+fn is_of_system(real: &Path, notes: Option<&Workspaces>) -> bool {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let is_roots = |path: &Path| {
+        path.metadata().is_ok_and(|found| {
+            let mode = found.mode();
+            let is_guarded = mode & WRITABLE_BY_OTHERS == 0 || (found.is_dir() && mode & STICKY != 0);
+            found.uid() == 0 && is_guarded
+        })
+    };
+    SYSTEM_READ.iter().any(|system| real.starts_with(system))
+        && real.is_file()
+        && real.ancestors().all(is_roots)
+        && !notes.is_some_and(|notes| notes.is_written(real))
 }
 
 /// Logs once that programs run without a cage.
