@@ -11,7 +11,7 @@ use ostler_kernel::port::CageRung;
 use super::config::SandboxConfig;
 use super::helper::{Report, own_helper};
 use super::paths::SYSTEM_READ;
-use super::spec::CageSpec;
+use super::spec::{CageSpec, Role};
 use super::workspaces::Workspaces;
 
 /// The highest rung that works.
@@ -23,6 +23,8 @@ pub struct Reached {
     pub helper: Option<PathBuf>,
     /// The program `bwrap`, if the rung needs it.
     pub bubblewrap: Option<PathBuf>,
+    /// Whatever a program starts ends with its call, also where the call has no control group.
+    pub ends_all: bool,
     /// Why higher rungs do not work; empty at the highest.
     pub missing: String,
 }
@@ -42,6 +44,7 @@ fn tried(config: &SandboxConfig) -> Reached {
         rung: CageRung::None,
         helper: None,
         bubblewrap: None,
+        ends_all: false,
         missing: missing.to_owned(),
     };
     let Some(helper) = config.helper.clone().or_else(own_helper) else {
@@ -51,7 +54,7 @@ fn tried(config: &SandboxConfig) -> Reached {
     };
     let mut missing = Vec::new();
     let tried_first = bubblewrap(config).and_then(|program| {
-        trial(CageRung::Bubblewrap, &helper, &program)?;
+        trial(CageRung::Bubblewrap, Role::Program, &helper, &program)?;
         Ok(program)
     });
     match tried_first {
@@ -60,29 +63,36 @@ fn tried(config: &SandboxConfig) -> Reached {
                 rung: CageRung::Bubblewrap,
                 helper: Some(helper),
                 bubblewrap: Some(program),
+                ends_all: true,
                 missing: String::new(),
             };
         }
         Err(why) => missing.push(format!("bubblewrap: {why}")),
     }
-    match trial(CageRung::Landlock, &helper, Path::new("")) {
-        Ok(()) => Reached {
-            rung: CageRung::Landlock,
-            helper: Some(helper),
-            bubblewrap: None,
-            missing: missing.join("; "),
-        },
-        Err(why) => {
-            missing.push(why);
-            none(&missing.join("; "))
-        }
+    let landlock = |role| trial(CageRung::Landlock, role, &helper, Path::new(""));
+    let ends_all = landlock(Role::Around);
+    if let Err(why) = ends_all.clone().or_else(|_| landlock(Role::Program)) {
+        missing.push(why);
+        return none(&missing.join("; "));
+    }
+    if let Err(why) = &ends_all {
+        missing.push(format!(
+            "{why}: what forks twice and clears its environment may outlive a call that has no control group"
+        ));
+    }
+    Reached {
+        rung: CageRung::Landlock,
+        bubblewrap: None,
+        ends_all: ends_all.is_ok(),
+        missing: missing.join("; "),
+        helper: Some(helper),
     }
 }
 
 /// Runs `true` in a cage.
-fn trial(rung: CageRung, helper: &Path, bubblewrap: &Path) -> Result<(), String> {
+fn trial(rung: CageRung, role: Role, helper: &Path, bubblewrap: &Path) -> Result<(), String> {
     let program = of_system("true", None).ok_or("no program `true` to try it with")?;
-    let spec = CageSpec::trial(rung, helper, bubblewrap);
+    let spec = CageSpec::trial(rung, role, helper, bubblewrap);
     let mut command = spec.command(&program, &["true".to_owned()]).map_err(|failure| failure.message)?;
     command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let output = command.output().map_err(|error| format!("{}: {error}", helper.display()))?;
