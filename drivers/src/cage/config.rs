@@ -27,7 +27,7 @@ pub struct SandboxConfig {
     /// Folders and files that programs may read, besides the workspace and the system's. Absolute, or below `~/`.
     #[serde(deserialize_with = "rooted")]
     pub read: Vec<PathBuf>,
-    /// The program `bwrap`; found on the search path unless named.
+    /// The program `bwrap`; unless named, one of the system's that only root can change.
     #[serde(deserialize_with = "rooted_one")]
     pub bubblewrap: Option<PathBuf>,
     /// The program that makes the cage, for applications that embed the library: `ostler`, or one that calls

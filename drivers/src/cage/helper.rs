@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 use ostler_kernel::port::CageRung;
 
 use super::spec::CageSpec;
+#[cfg(target_os = "linux")]
+use super::spec::Role;
 
 /// First argument of a call as the helper; the rest is between the two processes.
 pub const HELPER_COMMAND: &str = "__sandbox";
@@ -52,6 +54,17 @@ pub(super) fn own_helper() -> Option<PathBuf> {
 /// Returns only if the program cannot be started in the cage.
 fn become_program(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report {
     let nonce = spec.nonce.as_str();
+    #[cfg(target_os = "linux")]
+    {
+        let failed = match spec.role {
+            Role::Around => super::init::around(spec, &file, &argv).err(),
+            Role::First => super::init::first(spec, &file, &argv).err(),
+            Role::Program => None,
+        };
+        if let Some(what) = failed {
+            return Report::cage(nonce, what);
+        }
+    }
     let mut command = match confined(spec, file, argv) {
         Ok(command) => command,
         Err(what) => return Report::cage(nonce, what),
@@ -71,7 +84,7 @@ fn confined(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Result<Comma
         return bubblewrap::command(spec, file, argv);
     }
     let is_own_user = mounts::separate(spec)?;
-    privileges::limit(&spec.limits, is_own_user)?;
+    privileges::limit(&spec.limits, is_own_user || spec.is_own_user)?;
     privileges::drop_all()?;
     privileges::end_with(spec.parent)?;
     rules::restrict(spec)?;

@@ -13,6 +13,8 @@ mod filter;
 mod helper;
 mod hidden;
 #[cfg(target_os = "linux")]
+mod init;
+#[cfg(target_os = "linux")]
 mod mounts;
 mod paths;
 #[cfg(target_os = "linux")]

@@ -24,7 +24,7 @@ pub(super) fn separate(spec: &CageSpec) -> Result<bool, String> {
     if spec.observes && !needs {
         return Ok(false);
     }
-    let is_own_user = match unshare() {
+    let is_own_user = match unshare(UnshareFlags::NEWNS) {
         Ok(is_own_user) => is_own_user,
         Err(_) if !needs => return Ok(false),
         Err(error) => {
@@ -92,13 +92,13 @@ fn make_read_only(path: &Path) -> Result<(), Errno> {
     mount_remount(path, flags, c"")
 }
 
-/// A mount namespace; with a user namespace around it where the process has no right to one alone: `true`.
-fn unshare() -> Result<bool, String> {
-    if leave(UnshareFlags::NEWNS).is_ok() {
+/// A namespace of this kind; with a user namespace around it where the process has no right to one alone: `true`.
+pub(super) fn unshare(kind: UnshareFlags) -> Result<bool, String> {
+    if leave(kind).is_ok() {
         return Ok(false);
     }
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
-    leave(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(|error| error.to_string())?;
+    leave(UnshareFlags::NEWUSER | kind).map_err(|error| error.to_string())?;
     let write = |file: &str, text: String| fs::write(file, text).map_err(|error| format!("{file}: {error}"));
     write("/proc/self/setgroups", "deny".to_owned())?;
     write("/proc/self/uid_map", format!("{user} {user} 1"))?;

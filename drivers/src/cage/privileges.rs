@@ -1,7 +1,7 @@
 //! Limits and privileges of the process.
 
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+    Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capability_is_in_bounding_set, remove_capability_from_bounding_set,
@@ -49,12 +49,12 @@ pub(super) fn drop_all() -> Result<(), String> {
 
 /// The process gets killed when the thread that started it ends.
 pub(super) fn end_with(parent: u32) -> Result<(), String> {
+    end_with_one(parent, || getppid().map(|pid| pid.as_raw_pid().unsigned_abs()))
+}
+
+/// The same, where `find` tells the present parent.
+pub(super) fn end_with_one(parent: u32, find: impl FnOnce() -> Option<u32>) -> Result<(), String> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| format!("death signal: {error}"))?;
-    let found = getppid().map_or(0, Pid::as_raw_pid);
     // In between the parent may have ended.
-    if found.unsigned_abs() == parent {
-        Ok(())
-    } else {
-        Err("the process that started it has ended".to_owned())
-    }
+    if find() == Some(parent) { Ok(()) } else { Err("the process that started it has ended".to_owned()) }
 }

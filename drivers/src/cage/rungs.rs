@@ -1,6 +1,7 @@
 //! Which rung this machine reaches: found out by a program that really runs there.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, Once, PoisonError};
@@ -9,7 +10,9 @@ use ostler_kernel::port::CageRung;
 
 use super::config::SandboxConfig;
 use super::helper::{Report, own_helper};
-use super::spec::CageSpec;
+use super::paths::SYSTEM_READ;
+use super::spec::{CageSpec, Role};
+use super::workspaces::Workspaces;
 
 /// The highest rung that works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub struct Reached {
     pub helper: Option<PathBuf>,
     /// The program `bwrap`, if the rung needs it.
     pub bubblewrap: Option<PathBuf>,
+    /// Whatever a program starts ends with its call, also where the call has no control group.
+    pub ends_all: bool,
     /// Why higher rungs do not work; empty at the highest.
     pub missing: String,
 }
@@ -39,6 +44,7 @@ fn tried(config: &SandboxConfig) -> Reached {
         rung: CageRung::None,
         helper: None,
         bubblewrap: None,
+        ends_all: false,
         missing: missing.to_owned(),
     };
     let Some(helper) = config.helper.clone().or_else(own_helper) else {
@@ -46,40 +52,47 @@ fn tried(config: &SandboxConfig) -> Reached {
             "this application has no helper: name the `ostler` binary as helper in [sandbox], or call ostler::sandbox::enter() first in main",
         );
     };
-    let bubblewrap = config.bubblewrap.clone().or_else(|| on_path("bwrap"));
     let mut missing = Vec::new();
-    match bubblewrap {
-        None => missing.push("bubblewrap: not installed".to_owned()),
-        Some(bubblewrap) => match trial(CageRung::Bubblewrap, &helper, &bubblewrap) {
-            Ok(()) => {
-                return Reached {
-                    rung: CageRung::Bubblewrap,
-                    helper: Some(helper),
-                    bubblewrap: Some(bubblewrap),
-                    missing: String::new(),
-                };
-            }
-            Err(why) => missing.push(format!("bubblewrap: {why}")),
-        },
-    }
-    match trial(CageRung::Landlock, &helper, Path::new("")) {
-        Ok(()) => Reached {
-            rung: CageRung::Landlock,
-            helper: Some(helper),
-            bubblewrap: None,
-            missing: missing.join("; "),
-        },
-        Err(why) => {
-            missing.push(why);
-            none(&missing.join("; "))
+    let tried_first = bubblewrap(config).and_then(|program| {
+        trial(CageRung::Bubblewrap, Role::Program, &helper, &program)?;
+        Ok(program)
+    });
+    match tried_first {
+        Ok(program) => {
+            return Reached {
+                rung: CageRung::Bubblewrap,
+                helper: Some(helper),
+                bubblewrap: Some(program),
+                ends_all: true,
+                missing: String::new(),
+            };
         }
+        Err(why) => missing.push(format!("bubblewrap: {why}")),
+    }
+    let landlock = |role| trial(CageRung::Landlock, role, &helper, Path::new(""));
+    let ends_all = landlock(Role::Around);
+    if let Err(why) = ends_all.clone().or_else(|_| landlock(Role::Program)) {
+        missing.push(why);
+        return none(&missing.join("; "));
+    }
+    if let Err(why) = &ends_all {
+        missing.push(format!(
+            "{why}: what forks twice and clears its environment may outlive a call that has no control group"
+        ));
+    }
+    Reached {
+        rung: CageRung::Landlock,
+        bubblewrap: None,
+        ends_all: ends_all.is_ok(),
+        missing: missing.join("; "),
+        helper: Some(helper),
     }
 }
 
 /// Runs `true` in a cage.
-fn trial(rung: CageRung, helper: &Path, bubblewrap: &Path) -> Result<(), String> {
-    let program = on_path("true").ok_or("no program `true` to try it with")?;
-    let spec = CageSpec::trial(rung, helper, bubblewrap);
+fn trial(rung: CageRung, role: Role, helper: &Path, bubblewrap: &Path) -> Result<(), String> {
+    let program = of_system("true", None).ok_or("no program `true` to try it with")?;
+    let spec = CageSpec::trial(rung, role, helper, bubblewrap);
     let mut command = spec.command(&program, &["true".to_owned()]).map_err(|failure| failure.message)?;
     command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let output = command.output().map_err(|error| format!("{}: {error}", helper.display()))?;
@@ -93,11 +106,46 @@ fn trial(rung: CageRung, helper: &Path, bubblewrap: &Path) -> Result<(), String>
     Err(if said.is_empty() { format!("{} ended with {}", helper.display(), output.status) } else { said })
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let found =
-        std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
-    found.into_iter().find(|file| file.is_file())
+/// The program `bwrap`. A step may have put one into a folder of the search path, so what the operator did not name has to be the
+/// system's.
+fn bubblewrap(config: &SandboxConfig) -> Result<PathBuf, String> {
+    let notes = config.workspaces.as_ref();
+    let Some(named) = &config.bubblewrap else {
+        return of_system("bwrap", notes).ok_or_else(|| "not installed in a folder of the system".to_owned());
+    };
+    let file = named.canonicalize().map_err(|error| format!("{}: {error}", named.display()))?;
+    match notes.is_some_and(|notes| notes.is_written(&file)) {
+        true => Err(format!(
+            "{} lies where programs of steps write; name another in [sandbox] bubblewrap",
+            named.display()
+        )),
+        false => Ok(file),
+    }
+}
+
+/// A program of the search path, or of `/usr/bin` or `/bin`, that belongs to the system.
+fn of_system(name: &str, notes: Option<&Workspaces>) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/bin".into(), "/bin".into()]);
+    let files = folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
+    files.filter_map(|file| file.canonicalize().ok()).find(|real| is_of_system(real, notes))
+}
+
+/// Whether only root can change a file, which lies beneath the system's folders and where no program of a step wrote.
+fn is_of_system(real: &Path, notes: Option<&Workspaces>) -> bool {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let is_roots = |path: &Path| {
+        path.metadata().is_ok_and(|found| {
+            let mode = found.mode();
+            let is_guarded = mode & WRITABLE_BY_OTHERS == 0 || (found.is_dir() && mode & STICKY != 0);
+            found.uid() == 0 && is_guarded
+        })
+    };
+    SYSTEM_READ.iter().any(|system| real.starts_with(system))
+        && real.is_file()
+        && real.ancestors().all(is_roots)
+        && !notes.is_some_and(|notes| notes.is_written(real))
 }
 
 /// Logs once that programs run without a cage.

@@ -1,6 +1,7 @@
 //! What a cage allows, decided before the program starts. The helper enforces it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,13 +47,27 @@ pub(crate) struct CagedCall<'a> {
     pub effect: Effect,
 }
 
+/// What a helper becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Role {
+    /// The maker of a process namespace.
+    Around,
+    /// The first process of that namespace.
+    First,
+    /// The program.
+    Program,
+}
+
 /// The cage of one call, as the helper gets it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CageSpec {
     pub(super) rung: CageRung,
+    pub(super) role: Role,
+    /// The helper is in a user namespace of its own.
+    pub(super) is_own_user: bool,
     /// The program that becomes the caged one.
     #[serde(skip)]
-    helper: PathBuf,
+    pub(super) helper: PathBuf,
     pub(super) bubblewrap: PathBuf,
     /// The process that the program must not outlive.
     pub(super) parent: u32,
@@ -95,7 +110,7 @@ impl Cages {
             rungs::warn_uncaged("sandbox = false in [tools.shell]");
             return Ok(None);
         }
-        let Reached { rung, helper, bubblewrap, missing } = reached(&self.config);
+        let Reached { rung, helper, bubblewrap, ends_all, missing } = reached(&self.config);
         if rung < self.config.minimum && call.impact < 2 {
             return Err(structural(format!(
                 "no cage for programs: [sandbox] minimum is {}, and this machine gives {rung}: {missing}; `ostler doctor` says what \
@@ -114,6 +129,9 @@ impl Cages {
         let mut spec = self.spec(call, rung, helper, bubblewrap.unwrap_or_default())?;
         if !spec.write.is_empty() {
             self.note(&spec)?;
+        }
+        if ends_all && rung == CageRung::Landlock {
+            spec.role = Role::Around;
         }
         spec.nonce = format!("ostler-sandbox-{}", random_word()?);
         Ok(Some(spec))
@@ -184,6 +202,8 @@ impl Cages {
         pin.dedup();
         Ok(CageSpec {
             rung,
+            role: Role::Program,
+            is_own_user: false,
             helper,
             bubblewrap,
             parent: std::process::id(),
@@ -204,9 +224,11 @@ impl Cages {
 
 impl CageSpec {
     /// A cage that shows only the system, for trials.
-    pub(super) fn trial(rung: CageRung, helper: &Path, bubblewrap: &Path) -> CageSpec {
+    pub(super) fn trial(rung: CageRung, role: Role, helper: &Path, bubblewrap: &Path) -> CageSpec {
         CageSpec {
             rung,
+            role,
+            is_own_user: false,
             helper: helper.to_owned(),
             bubblewrap: bubblewrap.to_owned(),
             parent: std::process::id(),
@@ -247,16 +269,34 @@ impl CageSpec {
         self.observes
     }
 
+    /// Which control groups the program joins. What it starts ends with them; without any it gets a process namespace.
     pub(crate) fn in_groups(mut self, groups: Vec<PathBuf>) -> CageSpec {
+        if !groups.is_empty() {
+            self.role = Role::Program;
+        }
         self.groups = groups;
         self
     }
 
+    /// True if a process between the caller and the program tells the program's end by a signal as a status above 128.
+    pub(crate) fn tells_signals_as_shells_do(&self) -> bool {
+        self.rung == CageRung::Bubblewrap || self.role == Role::Around
+    }
+
     /// The command that starts `file` in the cage.
     pub(crate) fn command(&self, file: &Path, argv: &[String]) -> Result<Command, Failure> {
-        let mut command = Command::new(&self.helper);
+        self.command_by(&self.helper, file, argv).map_err(structural)
+    }
+
+    pub(super) fn command_by(
+        &self,
+        helper: &Path,
+        file: &Path,
+        argv: &[impl AsRef<OsStr>],
+    ) -> Result<Command, String> {
+        let mut command = Command::new(helper);
         let spec = serde_json::to_string(self);
-        let spec = spec.map_err(|error| structural(format!("the cage of the program: {error}")))?;
+        let spec = spec.map_err(|error| format!("the cage of the program: {error}"))?;
         command.arg(HELPER_COMMAND).arg(spec).arg(file).args(argv);
         Ok(command)
     }

@@ -150,6 +150,11 @@ impl Workspaces {
         Ok(digest)
     }
 
+    /// Whether programs may have written this file; also where the notes cannot tell.
+    pub(super) fn is_written(&self, file: &Path) -> bool {
+        self.read().map_or(true, |notes| notes.ran.keys().any(|folder| file.starts_with(folder)))
+    }
+
     fn read(&self) -> io::Result<Notes> {
         let path = self.folder.join(NOTES);
         let mut text = String::new();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{AttemptLog, CageRung, OutputStream};
+use ostler_kernel::port::{AttemptLog, OutputStream};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -85,8 +85,10 @@ pub(crate) struct Program<'a> {
 #[derive(Debug)]
 pub(crate) struct ProcessGroup {
     name: String,
-    /// The rung of its cage, and the word with which the cage's helper reports.
-    cage: Option<(CageRung, String)>,
+    /// The word with which the helper of its cage reports.
+    nonce: Option<String>,
+    /// Its end by a signal is told as a status above 128.
+    signals_as_shells: bool,
     leader: KillOnDrop,
     ended: oneshot::Receiver<io::Result<ExitStatus>>,
     stdin: Option<std::process::ChildStdin>,
@@ -98,9 +100,10 @@ impl ProcessGroup {
     /// Starts the program; blocks meanwhile.
     pub(crate) fn start(program: Program<'_>) -> Result<ProcessGroup, Failure> {
         let name = program.argv.first().cloned().unwrap_or_default();
-        let cage = program.cage.map(|cage| (cage.rung(), cage.nonce().to_owned()));
+        let nonce = program.cage.map(|cage| cage.nonce().to_owned());
         let works_for = program.works_for.cloned();
         let prepared = Prepared::of(program)?;
+        let signals_as_shells = prepared.signals_as_shells;
         let (send_started, started) = mpsc::sync_channel(1);
         let (send_ended, ended) = oneshot::channel();
         // The kernel ends a caged program with the thread that started it, so that one waits for it too.
@@ -126,14 +129,14 @@ impl ProcessGroup {
         thread.map_err(|error| transient(format!("cannot start a thread to wait for {name}: {error}")))?;
         let started =
             started.recv().map_err(|_| crash(format!("the thread that started {name} panicked")))?;
-        let is_caged = cage.is_some();
+        let is_caged = nonce.is_some();
         let (leader, (stdin, stdout, stderr)) = started.map_err(|error| match is_caged {
             true => transient(format!("cannot start the helper that makes the cage of {name}: {error}")),
             false => not_started(&name, &error),
         })?;
         let piped = "its output was asked for as a pipe";
         let (stdout, stderr) = (stdout.expect(piped), stderr.expect(piped));
-        Ok(ProcessGroup { name, cage, leader, ended, stdin, stdout, stderr })
+        Ok(ProcessGroup { name, nonce, signals_as_shells, leader, ended, stdin, stdout, stderr })
     }
 
     /// Separates a long-running program from its pipes. Must be called within a runtime.
@@ -150,13 +153,14 @@ impl ProcessGroup {
         input: Option<String>,
         log: &dyn AttemptLog,
     ) -> Result<Finished, Failure> {
-        let ProcessGroup { name, cage, leader: _leader, mut ended, stdin, stdout, stderr } = self;
+        let ProcessGroup { name, nonce, signals_as_shells, leader, mut ended, stdin, stdout, stderr } = self;
+        let _leader = leader;
         let pipe = |error| crash(format!("cannot open the pipes of the program: {error}"));
         let stdin = stdin.map(ChildStdin::from_std).transpose().map_err(pipe)?;
         let stdout = ChildStdout::from_std(stdout).map_err(pipe)?;
         let stderr = ChildStderr::from_std(stderr).map_err(pipe)?;
         let (mut out, mut err) = (OutputBuffer::default(), OutputBuffer::default());
-        err.nonce = cage.as_ref().map(|(_, nonce)| nonce.clone());
+        err.nonce = nonce;
         let status = {
             let out = out.drain(stdout, OutputStream::Stdout, log);
             let err = err.drain(stderr, OutputStream::Stderr, log);
@@ -176,10 +180,7 @@ impl ProcessGroup {
         if let Some(report) = err.report {
             return Err(uncaged(&name, &report));
         }
-        let status = match cage {
-            Some((CageRung::Bubblewrap, _)) => without_bubblewrap(status),
-            _ => status,
-        };
+        let status = if signals_as_shells { with_signal(status) } else { status };
         Ok(Finished { status, stdout: out.printed(), stderr: err.printed() })
     }
 }
@@ -187,6 +188,7 @@ impl ProcessGroup {
 /// A program that can be started.
 struct Prepared {
     command: Command,
+    signals_as_shells: bool,
     tree: ProcessTree,
     group: Option<CallGroup>,
     temporary: Option<TemporaryFolder>,
@@ -212,7 +214,7 @@ impl Prepared {
         // until the program is loaded, which takes milliseconds.
         let file = find_program(program, &path);
         let owner = works_for.map_or("", DataFolder::id);
-        let (mut group, mut temporary) = (None, None);
+        let (mut group, mut temporary, mut signals_as_shells) = (None, None, false);
         let mut command = match cage {
             Some(cage) => {
                 check_program(folder, &file).map_err(|error| not_started(program, &error))?;
@@ -223,6 +225,7 @@ impl Prepared {
                 }
                 group = CallGroup::make(owner, cage.limits());
                 cage = cage.in_groups(group.as_ref().map(CallGroup::entrances).unwrap_or_default());
+                signals_as_shells = cage.tells_signals_as_shells_do();
                 cage.command(&file, argv)?
             }
             None => {
@@ -242,11 +245,11 @@ impl Prepared {
         command.current_dir(folder.place()).process_group(0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
-        Ok(Prepared { command, tree, group, temporary })
+        Ok(Prepared { command, signals_as_shells, tree, group, temporary })
     }
 
     fn spawn(self) -> io::Result<Begun> {
-        let Prepared { mut command, tree, group, temporary } = self;
+        let Prepared { mut command, tree, group, temporary, .. } = self;
         let child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
@@ -358,8 +361,8 @@ fn end(leader: &Mutex<GroupLeader>, process: Leader, tree: &ProcessTree) -> io::
     status
 }
 
-/// Bubblewrap tells the end of its program by a signal as a status above 128, as shells do.
-fn without_bubblewrap(status: ExitStatus) -> ExitStatus {
+/// The status of a program whose end by a signal was told as a status above 128, as shells do.
+fn with_signal(status: ExitStatus) -> ExitStatus {
     match status.code() {
         Some(code @ 129..=159) => ExitStatus::from_raw(code - 128),
         _ => status,

@@ -1,6 +1,7 @@
 //! Finds all descendants of a program. A descendant may leave the process group and lose its parent, so three criteria are
 //! combined: membership in the group, parent links as long as the parent lives, and a mark in the environment. A process escapes
-//! only if it left the group, is orphaned *and* cleared its environment.
+//! only if it left the group, is orphaned *and* cleared its environment. In a cage it does not: there its control group or its
+//! process namespace ends it, unless the machine has neither.
 //!
 //! A mark consists of the call's id, an `@`, and the data folder. After a crash the next process to open the folder finds the
 //! descendants by the part behind the `@`.

@@ -23,6 +23,13 @@ use crate::attempts::{Attempt, Proof};
 
 const SECRET: &str = "ostler-test-secret-7f3a";
 
+/// Names another place for folders, for tests that run as another user.
+pub(crate) const ROOM: &str = "OSTLER_TEST_ROOM";
+
+fn room() -> PathBuf {
+    std::env::var_os(ROOM).map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from)
+}
+
 /// The configuration of a rung.
 pub(crate) fn sandbox(rung: CageRung) -> SandboxConfig {
     let mut config = SandboxConfig {
@@ -67,8 +74,7 @@ pub(crate) struct Made {
 
 impl Place {
     pub(crate) fn new(rung: CageRung) -> Place {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let out = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (folder, out) = (tempfile::tempdir_in(room()).unwrap(), tempfile::tempdir_in(room()).unwrap());
         let ws = folder.path().join("ws");
         let data = ws.join(".ostler");
         std::fs::create_dir_all(data.join("journal")).unwrap();

@@ -1,8 +1,11 @@
 //! What programs prepare for Ostler, or for the next call.
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
 use ostler_kernel::port::CageRung;
 
-use crate::place::{Place, works};
+use crate::place::{Place, sandbox, works};
 
 /// Runs a test on each rung that works.
 fn on_each_rung(test: impl Fn(Place)) {
@@ -37,4 +40,36 @@ fn what_is_hidden_stays_so_for_the_next_program() {
         }
         assert!(place.ws().join(".config/ostler/ostler-operator.key").exists());
     });
+}
+
+/// Set for the process of a test that only finds out what the machine reaches.
+const FIND_OUT: &str = "OSTLER_TEST_FINDS_OUT_RUNG";
+
+#[test]
+fn a_planted_bwrap_or_true_is_not_run() {
+    use ostler_drivers::cage::{SandboxConfig, reached};
+    let unnamed = SandboxConfig { bubblewrap: None, ..sandbox(CageRung::Landlock) };
+    if std::env::var_os(FIND_OUT).is_some() {
+        return println!("\nrung {}", reached(&unnamed).rung);
+    }
+    let planted = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for name in ["bwrap", "true"] {
+        let (file, mark) = (planted.path().join(name), planted.path().join("ran"));
+        let script = format!(
+            "#!/bin/sh\ntouch {}\nwhile [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n",
+            mark.display()
+        );
+        std::fs::write(&file, script).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let test = ["--exact", "traps::a_planted_bwrap_or_true_is_not_run", "--nocapture"];
+    let found = |path: String| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let output = command.args(test).env(FIND_OUT, "1").env("PATH", path).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().find_map(|line| Some(line.strip_prefix("rung ")?.to_owned())).expect(&text)
+    };
+    let system = "/usr/bin:/bin";
+    assert_eq!(found(format!("{}:{system}", planted.path().display())), found(system.to_owned()));
+    assert!(!planted.path().join("ran").exists());
 }
