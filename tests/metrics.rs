@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ostler::config::Config;
 use ostler::kernel::event::ReuseTerms;
 use ostler::kernel::plan::PlanDraft;
+use ostler::kernel::run::OpeningTerms;
 use ostler::{Ostler, OstlerBuilder, PipelineSpec, StageSpec, StartError, Submission};
 use ostler_actors::metric::{self, Metric, Type};
 use regex::Regex;
@@ -197,7 +198,10 @@ async fn reuse_is_counted_with_what_it_spares() {
     let plan = Arc::new(os.plan(draft).unwrap());
     for _ in 0..3 {
         let reuse = Some(ReuseTerms::default());
-        let submission = Submission { reuse, ..Submission::plan(Arc::clone(&plan)) };
+        let submission = Submission {
+            terms: OpeningTerms { reuse, ..OpeningTerms::default() },
+            ..Submission::plan(Arc::clone(&plan))
+        };
         assert!(os.submit(submission).await.unwrap().outcome().await.unwrap().is_success());
     }
     // A page is served again for a second, so it is read once.

@@ -41,7 +41,7 @@ mod storage;
 mod tests;
 
 pub use crate::metrics::{Measures, SharedRecorder, metric};
-pub use api::again::{Again, AgainError, NodeEdit};
+pub use api::again::{Again, AgainError, Charge, Invoice, NodeEdit};
 pub use api::approval::{Approval, ApprovalId, ApprovalIdError, ApprovalPage};
 pub use api::call_audit::{CallAudit, CallViolation};
 pub use api::clients::{BalanceRow, ClientRow, ClientTier};

@@ -18,7 +18,7 @@ use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::port::{
     BoxFuture, Journal, JournalError, JournalLayer, Position, Seq, StreamBatch, StreamId, StreamKind,
 };
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{OpeningTerms, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -66,7 +66,10 @@ async fn open(system: &System, source: Value, limits: CallLimits, asks: bool) ->
     let submission =
         Submission { client: "acme".into(), intent: 2, ..Submission::plan(plan(system, source)) };
     let calls = Some(CallTerms { account: None, limits, asks });
-    system.submit(Submission { calls, ..submission }).await.unwrap()
+    system
+        .submit(Submission { terms: OpeningTerms { calls, ..OpeningTerms::default() }, ..submission })
+        .await
+        .unwrap()
 }
 
 async fn ended(system: &System, run: RunId) -> RunOutcome {

@@ -21,7 +21,7 @@ use ostler_kernel::policy::{
 use ostler_kernel::port::{
     BoxFuture, CallContext, Journal, Recorded, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::{NodeStatus, RunOutcome};
+use ostler_kernel::run::{NodeStatus, OpeningTerms, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value};
 
@@ -85,7 +85,12 @@ async fn ask_within(
 ) -> RunId {
     let plan = common::goal_draft(&terms).validate(&system.settings()).unwrap();
     let goal = Some(Arc::new(terms));
-    let submission = Submission { workspace: folder.into(), goal, budget, ..Submission::plan(plan) };
+    let submission = Submission {
+        workspace: folder.into(),
+        goal,
+        terms: OpeningTerms { budget, ..OpeningTerms::default() },
+        ..Submission::plan(plan)
+    };
     system.submit(submission).await.unwrap()
 }
 

@@ -19,7 +19,7 @@ use ostler_kernel::policy::{
     Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, Mode, View, opening_plan,
 };
 use ostler_kernel::port::{ChildRunSpec, Journal, Position, Seq, StreamBatch, StreamId, Tool};
-use ostler_kernel::run::{AnswerError, FailureCategory, RunOutcome};
+use ostler_kernel::run::{AnswerError, FailureCategory, OpeningTerms, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -78,7 +78,10 @@ fn tokens(tokens: u64) -> CallLimits {
 async fn open(system: &System, source: Value, calls: Option<CallTerms>) -> RunId {
     let plan = plan(system, source);
     let submission = Submission { client: "acme".into(), intent: 2, ..Submission::plan(plan) };
-    system.submit(Submission { calls, ..submission }).await.unwrap()
+    system
+        .submit(Submission { terms: OpeningTerms { calls, ..OpeningTerms::default() }, ..submission })
+        .await
+        .unwrap()
 }
 
 async fn ended(system: &System, run: RunId) -> RunOutcome {
@@ -462,7 +465,10 @@ async fn goal(system: &System, folder: &Path, calls: Option<CallTerms>) -> RunId
     let plan = draft.validate(&system.settings()).unwrap();
     let goal = Some(Arc::new(terms));
     let submission = Submission { client: "acme".into(), workspace: folder.into(), ..Submission::plan(plan) };
-    system.submit(Submission { calls, goal, ..submission }).await.unwrap()
+    system
+        .submit(Submission { goal, terms: OpeningTerms { calls, ..OpeningTerms::default() }, ..submission })
+        .await
+        .unwrap()
 }
 
 /// The answer and its labels.

@@ -18,7 +18,7 @@ use ostler_kernel::policy::{
     Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, Mode, opening_plan,
 };
 use ostler_kernel::port::Tool;
-use ostler_kernel::run::{RATE_WAITS_MAX, RunOutcome, RunStatus, WaitReason};
+use ostler_kernel::run::{OpeningTerms, RATE_WAITS_MAX, RunOutcome, RunStatus, WaitReason};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -293,7 +293,12 @@ async fn a_call_that_its_budget_refuses_uses_up_no_request() {
     let limits = CallLimits { tokens: Some(1), nano_usd: None };
     let plan = common::plan(&system, calls("acme", 1));
     let terms = Some(CallTerms { account: None, limits, asks: false });
-    let submission = Submission { client: "acme".into(), intent: 2, calls: terms, ..Submission::plan(plan) };
+    let submission = Submission {
+        client: "acme".into(),
+        intent: 2,
+        terms: OpeningTerms { calls: terms, ..OpeningTerms::default() },
+        ..Submission::plan(plan)
+    };
     let refused = system.submit(submission).await.unwrap();
     assert_eq!(outcome(&system, refused).await, RunOutcome::Failed);
     let begun = Instant::now();

@@ -10,6 +10,7 @@ use ostler_actors::{Again, Answer, RecallTarget, RunError, Submission, System};
 use ostler_kernel::event::{Event, RecordPlace, Retraction, ReuseTerms, Withdrawn};
 use ostler_kernel::id::{ClientId, RunId};
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::OpeningTerms;
 use ostler_store::MemoryJournal;
 use serde_json::json;
 
@@ -20,7 +21,11 @@ async fn asking(system: &System) -> RunId {
         {"id": "apart", "kind": "human_approval", "params": {"text": "well?"}, "human_timeout": "1h"},
     ]});
     let reuse = Some(ReuseTerms::default());
-    let submission = Submission { client: "acme".into(), reuse, ..Submission::plan(plan(system, source)) };
+    let submission = Submission {
+        client: "acme".into(),
+        terms: OpeningTerms { reuse, ..OpeningTerms::default() },
+        ..Submission::plan(plan(system, source))
+    };
     let run = system.submit(submission).await.unwrap();
     until(async || system.approvals(run).await.unwrap().len() == 2).await;
     run
@@ -88,8 +93,8 @@ async fn a_withdrawn_result_is_kept_by_no_repetition_not_even_at_second_hand() {
     ]});
     let submission = Submission {
         client: "acme".into(),
-        reuse: Some(ReuseTerms::default()),
         workspace: folder.path().into(),
+        terms: OpeningTerms { reuse: Some(ReuseTerms::default()), ..OpeningTerms::default() },
         ..Submission::plan(plan(&system, source))
     };
     let first = system.submit(submission).await.unwrap();

@@ -15,7 +15,7 @@ use ostler_kernel::id::{ClientId, RunId};
 use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{BoxFuture, CallContext, Journal, Seq, StreamId, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::RunStatus;
+use ostler_kernel::run::{OpeningTerms, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
@@ -79,7 +79,7 @@ async fn run_as(system: &System, client: &str, source: Value, fresh: Fresh) -> R
     let submission = Submission {
         client: client.into(),
         intent: 2,
-        reuse: Some(ReuseTerms { fresh }),
+        terms: OpeningTerms { reuse: Some(ReuseTerms { fresh }), ..OpeningTerms::default() },
         ..Submission::plan(plan(system, source))
     };
     let run = system.submit(submission).await.unwrap();
@@ -242,7 +242,7 @@ async fn a_new_contract_revalidates_and_a_broken_one_executes() {
     let strict = Submission {
         client: "acme".into(),
         intent: 2,
-        reuse: Some(ReuseTerms::default()),
+        terms: OpeningTerms { reuse: Some(ReuseTerms::default()), ..OpeningTerms::default() },
         ..Submission::plan(plan(&system, ruled(0)))
     };
     let third = system.submit(strict).await.unwrap();
@@ -279,7 +279,7 @@ async fn a_person_is_asked_behind_a_reused_result() {
         let submission = Submission {
             client: "acme".into(),
             intent: 2,
-            reuse: Some(ReuseTerms::default()),
+            terms: OpeningTerms { reuse: Some(ReuseTerms::default()), ..OpeningTerms::default() },
             ..Submission::plan(plan(&system, source()))
         };
         let run = system.submit(submission).await.unwrap();
@@ -363,7 +363,7 @@ async fn an_edit_repeats_no_effect_and_asks_nobody_about_what_it_does_not_reach(
     let submission = Submission {
         client: "acme".into(),
         intent: 2,
-        reuse: Some(ReuseTerms::default()),
+        terms: OpeningTerms { reuse: Some(ReuseTerms::default()), ..OpeningTerms::default() },
         ..Submission::plan(plan(&system, source))
     };
     let first = system.submit(submission).await.unwrap();

@@ -21,7 +21,7 @@ use ostler_kernel::port::{
     BoxFuture, CallContext, Journal, Position, Recorded, Seq, StreamBatch, StreamId, Tool, ToolResult,
     ToolSpec,
 };
-use ostler_kernel::run::{FailureCategory, RunOutcome};
+use ostler_kernel::run::{FailureCategory, OpeningTerms, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
@@ -162,7 +162,11 @@ async fn a_sub_agent_has_no_more_than_its_node() {
     let folder = tempfile::tempdir().unwrap();
     for (more, intent) in [(json!({}), 0), (json!({"impact": 1, "effect": "write"}), 1)] {
         let system = system(Arc::new(MemoryJournal::default()), model(folder.path(), COUNTS).0).await;
-        let submission = Submission { budget: Some(100_000), scope: "other".into(), ..terms(&system) };
+        let submission = Submission {
+            scope: "other".into(),
+            terms: OpeningTerms { budget: Some(100_000), ..OpeningTerms::default() },
+            ..terms(&system)
+        };
         let run = submit(&system, folder.path(), asks(more), submission).await;
         system.outcome(run).await.unwrap();
         let child = system.view(children(&system, run)[0], None).await.unwrap();
@@ -179,7 +183,10 @@ async fn a_sub_agent_that_asks_for_more_than_is_left_gets_no_run() {
     let folder = tempfile::tempdir().unwrap();
     let system = system(Arc::new(MemoryJournal::default()), model(folder.path(), COUNTS).0).await;
     let wants = json!({"params": {"goal": "count", "budget": 100_001}, "retries": 0});
-    let submission = Submission { budget: Some(100_000), ..terms(&system) };
+    let submission = Submission {
+        terms: OpeningTerms { budget: Some(100_000), ..OpeningTerms::default() },
+        ..terms(&system)
+    };
     let run = submit(&system, folder.path(), asks(wants), submission).await;
     system.outcome(run).await.unwrap();
     let view = system.view(run, None).await.unwrap();
@@ -196,7 +203,8 @@ async fn a_sub_agent_keeps_its_tokens_under_a_parent_whose_budget_asks() {
     let limits = CallLimits { tokens: Some(1_000_000), nano_usd: None };
     for calls in [None, Some(CallTerms { account: None, limits, asks: true })] {
         let few = json!({"params": {"goal": "count", "mode": "reflect", "tools": ["fs.list"], "tokens": 10}});
-        let submission = Submission { calls, ..terms(&system) };
+        let submission =
+            Submission { terms: OpeningTerms { calls, ..OpeningTerms::default() }, ..terms(&system) };
         let known = system.runs(false).unwrap().len();
         let run = submit(&system, folder.path(), asks(few), submission).await;
         system.outcome(run).await.unwrap();

@@ -47,8 +47,8 @@ pub(crate) async fn rerun_invoice(
     JsonBody(request): JsonBody<RerunRequest>,
 ) -> Result<Json<Invoice>, Problem> {
     let run = run_lookup::find(&api.system, &name)?;
-    let lines = api.system.invoice(run, &repetition(&api, request).await?).await?;
-    Ok(Json(Invoice::new(run.to_string(), None, &lines)))
+    let invoice = api.system.invoice(run, &repetition(&api, request).await?).await?;
+    Ok(Json(Invoice::new(run.to_string(), None, &invoice)))
 }
 
 /// The edit that a request describes.
@@ -92,8 +92,8 @@ pub(crate) async fn invoice(
 ) -> Result<Json<Invoice>, Problem> {
     let run = run_lookup::find(&api.system, &name)?;
     let edit = Some(node_edit(&node, request, String::new())?);
-    let lines = api.system.invoice(run, &Again { edit, ..Again::default() }).await?;
-    Ok(Json(Invoice::new(run.to_string(), Some(node), &lines)))
+    let invoice = api.system.invoice(run, &Again { edit, ..Again::default() }).await?;
+    Ok(Json(Invoice::new(run.to_string(), Some(node), &invoice)))
 }
 
 async fn opened(
@@ -119,7 +119,7 @@ impl From<AgainError> for Problem {
                 EditRefusal::ContractFailed => (StatusCode::UNPROCESSABLE_ENTITY, "contract_failed"),
             },
             AgainError::Content { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "content_unusable"),
-            AgainError::Plan(_) => (StatusCode::INTERNAL_SERVER_ERROR, "plan_unreadable"),
+            AgainError::Doubt { .. } => (StatusCode::CONFLICT, "in_doubt"),
         };
         Problem::new(status, code, told)
     }

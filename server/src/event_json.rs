@@ -58,6 +58,7 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
             "result_kept",
             body!(kept: node, from; "artifact": kept.output.as_ref().map(|output| output.artifact)),
         ),
+        E::KeptIdentity(kept) => ("kept_identity", body!(kept: node, reuse, idempotency_key)),
         E::Exposed(exposure) => ("exposed", json!(exposure)),
         E::ReuseDecided(decided) => ("reuse_decided", reuse_json(decided)),
         E::ResultRecorded(record) => (

@@ -9,8 +9,14 @@ use ostler_kernel::run::NodeStatus;
 
 use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 
-/// The graph at the view's last record; `ahead` replaces it by what recovery of an inactive run would find.
-pub(crate) fn graph_view(run: RunId, view: &RunView, ahead: Option<&RecoveryPreview>) -> GraphView {
+/// The graph at the view's last record; `ahead` replaces it by what recovery of an inactive run would find. `withdrawn` are the nodes
+/// with a withdrawn result.
+pub(crate) fn graph_view(
+    run: RunId,
+    view: &RunView,
+    ahead: Option<&RecoveryPreview>,
+    withdrawn: &BTreeSet<NodeId>,
+) -> GraphView {
     let now = ahead.map_or(&view.run, |ahead| &ahead.run);
     let (plan, graph) = (now.plan(), now.graph());
     let critical: BTreeSet<&NodeId> = view.figures.critical_path.iter().collect();
@@ -42,7 +48,10 @@ pub(crate) fn graph_view(run: RunId, view: &RunView, ahead: Option<&RecoveryPrev
                 failure: instance.failure_message().map(str::to_owned),
                 artifact: output.map(|output| output.artifact.to_string()),
                 bytes: output.map(|output| output.bytes),
-                reuse: view.figures.reuse.get(&node.id).map(|&word| word.to_owned()),
+                reuse: match withdrawn.contains(&node.id) {
+                    true => Some("withdrawn".to_owned()),
+                    false => view.figures.reuse.get(&node.id).map(|&word| word.to_owned()),
+                },
                 critical: critical.contains(&node.id),
                 deadline_ms,
                 list,

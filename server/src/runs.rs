@@ -148,7 +148,8 @@ pub(crate) async fn graph(
     let at = query.seq()?;
     let view = view_at(&api.system, run, at).await?;
     let ahead = if at.is_none() { api.system.ahead(&view) } else { None };
-    Ok(Json(graph::graph_view(run, &view, ahead.as_ref())))
+    let withdrawn = api.system.withdrawn_results(run, &view)?;
+    Ok(Json(graph::graph_view(run, &view, ahead.as_ref(), &withdrawn)))
 }
 
 #[derive(Deserialize)]

@@ -14,6 +14,7 @@ use ostler_kernel::event::{Fresh, ReuseTerms};
 use ostler_kernel::id::{AgentId, Digest, NodeId, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Plan;
+use ostler_kernel::run::OpeningTerms;
 
 use crate::extract::{RawBody, parse_body};
 use crate::operator::AnyCaller;
@@ -110,12 +111,7 @@ async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Res
         scope,
         workspace,
         run,
-        budget,
-        calls,
-        reuse,
-        edits: Vec::new(),
-        exposure: Default::default(),
-        kept: Vec::new(),
+        terms: OpeningTerms { budget, calls, reuse, ..OpeningTerms::default() },
         goal: None,
     })
 }

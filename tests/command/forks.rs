@@ -118,3 +118,56 @@ fn an_effect_that_was_undone_since_does_not_count_as_done() {
     world.ostler("undo @last").exits(0);
     world.ostler(&format!("fork @last --at {at}")).exits(2).complains("the effect of act was undone");
 }
+
+/// A receiver that fails after it took the first request, and knows a repetition by its key.
+#[test]
+fn a_fork_between_two_tries_of_a_keyed_effect_uses_the_key_of_the_first() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::sync::{Arc, Mutex};
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&keys);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut key, mut bytes, mut line) = (String::new(), 0, String::new());
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                let (name, value) = line.split_once(':').unwrap_or_default();
+                match name.to_ascii_lowercase().as_str() {
+                    "idempotency-key" => key = value.trim().to_owned(),
+                    "content-length" => bytes = value.trim().parse().unwrap(),
+                    _ => {}
+                }
+                line.clear();
+            }
+            reader.read_exact(&mut vec![0; bytes]).unwrap();
+            let mut seen = seen.lock().unwrap();
+            let status = if seen.contains(&key) { "200 OK" } else { "503 Service Unavailable" };
+            seen.push(key);
+            let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        }
+    });
+    let world = World::new();
+    world.file(
+        "ostler.toml",
+        &format!(
+            "[tools.http]\negress_allow = [\"{address}\"]\n[tools.http.hosts.\"{address}\"]\nidempotency = true\n"
+        ),
+    );
+    world.file(
+        "pay.yaml",
+        &format!(
+            "id: pay\nnodes:\n  - {{id: pay, tool: http.request, params: {{method: POST, url: 'http://{address}/', body: {{a: 1}}}}, retries: 3, timeout: 9s}}\n"
+        ),
+    );
+    world.ostler("run pay.yaml --workspace work --intent 2 --config ostler.toml").exits(0);
+    let lines = world.ostler("events @last --json").exits(0).lines();
+    let is_failed = |line: &&Value| line["body"]["to"] == "failed_retryable";
+    let at = lines.iter().find(is_failed).unwrap()["seq"].as_u64().unwrap();
+    world.ostler(&format!("fork @last --at {at} --config ostler.toml")).exits(0);
+    let keys = keys.lock().unwrap();
+    assert!(keys.len() > 2 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+}

@@ -39,6 +39,7 @@ mod pipelines;
 mod plans;
 mod real_model;
 mod recall;
+mod repeats;
 mod second_terminal;
 mod simulations;
 mod suggestions;

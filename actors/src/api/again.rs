@@ -1,14 +1,14 @@
 //! Repeats a run: the same plan and terms, executed only where the new run differs.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ostler_kernel::event::{ArtifactEdited, CallTerms, Fresh, ReuseTerms};
-use ostler_kernel::id::{Digest, NodeId, RunId};
+use ostler_kernel::event::ArtifactEdited;
+use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage::{EditRefusal, Edited, StalePolicy, check_edit};
 use ostler_kernel::plan::Plan;
-use ostler_kernel::run::{Change, Recomputation, RecomputationCause, Spent};
+use ostler_kernel::run::{Doubt, Recomputation, Spent};
 use serde_json::Value;
 
 use crate::api::system::System;
@@ -27,16 +27,24 @@ pub struct Again {
     pub plan: Option<Arc<Plan>>,
 }
 
-impl Again {
-    fn change<'a>(&'a self, withdrawn: &'a BTreeSet<NodeId>, before: Option<&'a Value>) -> Change<'a> {
-        Change {
-            plan: self.plan.as_deref(),
-            edited: self.edit.as_ref().map(|edit| &edit.node),
-            contents: self.edit.as_ref().and_then(|edit| Some((before?, &edit.value))),
-            from: self.from.as_ref(),
-            withdrawn: Some(withdrawn),
-        }
-    }
+/// A node that a repetition executes at most, and what its last execution took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Charge {
+    /// The node.
+    pub line: Recomputation,
+    /// What it spent; `None`: it was never executed, or its run is gone.
+    pub spent: Option<Spent>,
+    /// Duration of its last attempt in milliseconds; `None` without one.
+    pub took_ms: Option<Ticks>,
+}
+
+/// What a repetition executes at most.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Invoice {
+    /// The nodes, in the order of the plan.
+    pub charges: Vec<Charge>,
+    /// Nodes with an earlier artifact of a person that stays, although what the node rests on may come out changed.
+    pub stale_edits: Vec<NodeId>,
 }
 
 /// An edit of a result.
@@ -83,12 +91,39 @@ pub enum AgainError {
         /// The reason.
         why: String,
     },
+    /// A node that would be executed may have acted already, and another run must not act a second time.
+    #[error("{}", what_to_find_out(*.run, .node, *.doubt))]
+    Doubt {
+        /// The run.
+        run: RunId,
+        /// The node.
+        node: NodeId,
+        /// The reason.
+        doubt: Doubt,
+    },
     /// The new run was refused.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The plan of the run cannot be read.
-    #[error("the plan of the run cannot be read: {0}")]
-    Plan(#[from] serde_json::Error),
+}
+
+fn what_to_find_out(run: RunId, node: &NodeId, doubt: Doubt) -> String {
+    let settle = match doubt {
+        Doubt::UnderWay => {
+            return format!(
+                "{node} acts in run {run} right now, and would act a second time: wait for its end (`ostler resume {run}` if no process \
+                 runs it), or end it with `ostler cancel {run}`"
+            );
+        }
+        Doubt::Asked => {
+            format!("`ostler resolve {run} {node} --done FILE` with its result, or --fail if it did nothing")
+        }
+        Doubt::Unknown => {
+            format!("undo by hand what is left of it, then `ostler resolve {run} {node} --fail`")
+        }
+    };
+    format!(
+        "nobody knows whether {node} has acted in run {run}, and it would act a second time; look, then settle it: {settle}"
+    )
 }
 
 fn in_words(why: EditRefusal, current: Option<Digest>, broken: Option<&str>) -> String {
@@ -118,114 +153,50 @@ impl System {
     ///
     /// See [`AgainError`]; no run is opened.
     pub async fn run_again(&self, run: RunId, again: Again) -> Result<RunId, AgainError> {
-        let view = self.repeatable(run).await?;
-        let plan = match &again.plan {
-            Some(plan) => Arc::clone(plan),
-            None => self.services.runs.plans.read(&view.opened.plan)?,
-        };
-        let below = |node: &NodeId| {
-            let at = plan.position(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
-            Ok::<_, RunError>(with_all_below(&plan, at))
-        };
-        let fresh = again.from.as_ref().map(below).transpose()?;
-        // Children of a list are in no plan before the list is expanded.
-        let is_there = |node: &NodeId| again.plan.is_none() || plan.position(node).is_some();
-        let withdrawn = self.withdrawn_in(run, &view.run)?;
-        let before = self.edited_result(&view, &again).await;
-        let recomputed = view.run.recomputed(again.change(&withdrawn, before.as_ref()));
-        // A repetition without a change is a run like the first: it acts again.
-        let kept = match recomputed.iter().any(|line| line.cause == Some(RecomputationCause::Repeats)) {
-            true => Vec::new(),
-            false => {
-                let mut changed: BTreeSet<NodeId> = recomputed.into_iter().map(|line| line.node).collect();
-                changed.extend(again.edit.iter().map(|edit| edit.node.clone()));
-                let mut kept = view.run.results_to_keep(run, &changed);
-                kept.retain(|kept| is_there(&kept.node));
-                kept
-            }
-        };
-        let fresh = fresh.map_or(Fresh::Nothing, Fresh::Nodes);
-        let mut edits: Vec<ArtifactEdited> = view.run.edits().cloned().collect();
-        edits.retain(|edit| is_there(&edit.node));
+        let (view, decision) = self.repeat(run, &again).await?;
+        let mut terms = view.run.terms_to_repeat(run, &decision);
         if let Some(edit) = again.edit {
             let edited = self.edited(&view, edit).await?;
-            edits.retain(|earlier| earlier.node != edited.node);
-            edits.push(edited);
+            terms.edits.retain(|earlier| earlier.node != edited.node);
+            terms.edits.push(edited);
         }
-        let opened = &view.opened;
-        let is_named = opened.agent.as_str() != run.to_string();
-        let calls = view.run.call_terms().map(|terms| CallTerms { account: None, ..*terms });
-        let submission = Submission {
-            client: opened.client.clone(),
-            agent: is_named.then(|| opened.agent.clone()),
-            intent: opened.intent,
-            scope: opened.scope.clone(),
-            workspace: opened.workspace.clone().into(),
-            budget: view.run.terms().budget,
-            calls,
-            reuse: Some(ReuseTerms { fresh }),
-            edits,
-            kept,
-            exposure: view.run.exposure().clone(),
-            ..Submission::plan(Arc::clone(&plan))
-        };
-        Ok(self.submit(submission).await?)
+        Ok(self.submit(Submission::continuing(&view.opened, decision.plan, terms)).await?)
     }
 
-    /// What a repetition executes at most, each node with what it spent when it was executed last; `None`: it never was, or its run
-    /// is gone. Changes nothing.
+    /// What a repetition executes at most, each node with what its last execution took. Changes nothing.
     ///
     /// # Errors
     ///
     /// Those of [`System::run_again`].
-    pub async fn invoice(
-        &self,
-        run: RunId,
-        again: &Again,
-    ) -> Result<Vec<(Recomputation, Option<Spent>)>, AgainError> {
-        let view = self.repeatable(run).await?;
-        if let Some(edit) = &again.edit {
-            self.check(&view, edit)?;
-        }
-        if let Some(unknown) = again.from.as_ref().filter(|node| view.run.node(node).is_none()) {
-            return Err(RunError::UnknownNode(unknown.clone()).into());
-        }
-        let (withdrawn, before) =
-            (self.withdrawn_in(run, &view.run)?, self.edited_result(&view, again).await);
-        let recomputed = view.run.recomputed(again.change(&withdrawn, before.as_ref()));
-        let mut lines = Vec::with_capacity(recomputed.len());
-        let mut elsewhere: BTreeMap<RunId, Option<RunView>> = BTreeMap::new();
-        for line in recomputed {
-            let here = &view.figures.spending;
-            let spent = match here.made_in(&line.node) {
-                None => here.of(&line.node),
+    pub async fn invoice(&self, run: RunId, again: &Again) -> Result<Invoice, AgainError> {
+        let (view, decision) = self.repeat(run, again).await?;
+        let (mut charges, mut elsewhere) = (Vec::new(), BTreeMap::new());
+        for line in decision.executed() {
+            let figures = match view.figures.spending.made_in(&line.node) {
+                None => Some(&view.figures),
                 Some(run) => {
-                    let other = match elsewhere.entry(run) {
+                    let other: &Option<RunView> = match elsewhere.entry(run) {
                         Entry::Occupied(known) => known.into_mut(),
                         Entry::Vacant(unread) => unread.insert(self.view(run, None).await.ok()),
                     };
-                    other.as_ref().and_then(|other| other.figures.spending.of(&line.node))
+                    other.as_ref().map(|other| &other.figures)
                 }
             };
-            lines.push((line, spent));
+            let spent = figures.and_then(|figures| figures.spending.of(&line.node));
+            let took_ms = figures.and_then(|figures| figures.took.get(&line.node)).copied();
+            charges.push(Charge { line: line.clone(), spent, took_ms: took_ms.filter(|_| spent.is_some()) });
         }
-        Ok(lines)
-    }
-
-    async fn repeatable(&self, run: RunId) -> Result<RunView, AgainError> {
-        let view = self.view(run, None).await?;
-        if view.run.goal().is_some() { Err(AgainError::Goal(run)) } else { Ok(view) }
+        Ok(Invoice { charges, stale_edits: decision.stale_edits })
     }
 
     /// The result that an edit replaces; `None` without an edit, or if it cannot be read.
-    async fn edited_result(&self, view: &RunView, again: &Again) -> Option<Value> {
+    pub(crate) async fn edited_result(&self, view: &RunView, again: &Again) -> Option<Value> {
         let output = view.run.instance(&again.edit.as_ref()?.node)?.result()?;
         self.services.results.load(output).await.ok()
     }
 
-    /// Checks an edit, and stores its content.
+    /// Stores the content of an edit.
     async fn edited(&self, view: &RunView, edit: NodeEdit) -> Result<ArtifactEdited, AgainError> {
-        self.check(view, &edit)?;
         let NodeEdit { node, value, author, stale, .. } = edit;
         let instance = view.run.instance(&node);
         let kept = self.services.results.keep(&value).await;
@@ -235,7 +206,7 @@ impl System {
         Ok(ArtifactEdited { node, output, author, base, stale })
     }
 
-    fn check(&self, view: &RunView, edit: &NodeEdit) -> Result<(), AgainError> {
+    pub(crate) fn check_edit_of(&self, view: &RunView, edit: &NodeEdit) -> Result<(), AgainError> {
         let NodeEdit { node, value, seen, .. } = edit;
         let description = view.run.node(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
         let broken = match self.services.gatekeeper.contract(&description.contract) {
@@ -247,9 +218,4 @@ impl System {
         let edited = Edited { current, acts: description.acts(), satisfies: broken.is_none() };
         check_edit(edited, *seen).map_err(|why| AgainError::Edit { node: node.clone(), why, current, broken })
     }
-}
-
-/// Ids of the node at `at` and of all nodes below.
-fn with_all_below(plan: &Plan, at: usize) -> Vec<NodeId> {
-    std::iter::once(at).chain(plan.graph().below(at)).map(|at| plan.nodes[at].id.clone()).collect()
 }

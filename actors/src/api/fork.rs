@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ostler_kernel::event::{CallTerms, Event, ReuseTerms};
+use ostler_kernel::event::Event;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Delta, NodeFields};
 use ostler_kernel::port::{Seq, StreamId};
@@ -128,21 +128,10 @@ impl System {
             self.set_params(run, &mut state, fork.set, &mut records)?;
         }
         records.insert(0, forked);
-        let submission = Submission {
-            client: opened.client.clone(),
-            agent: row.named_agent().cloned(),
-            intent: opened.intent,
-            scope: opened.scope.clone(),
-            workspace: opened.workspace.clone().into(),
-            run: Some(run),
-            budget: prefix.budget,
-            calls: prefix.calls.map(|terms| CallTerms { account: None, ..terms }),
-            reuse: prefix.reuse.clone().or_else(|| Some(ReuseTerms::default())),
-            edits: prefix.edits.clone(),
-            kept: prefix.kept.iter().filter(|kept| !withdrawn.contains(&kept.node)).cloned().collect(),
-            exposure: prefix.exposure.clone(),
-            ..Submission::plan(plan)
-        };
+        let mut terms = prefix.terms.clone().without_account();
+        terms.reuse.get_or_insert_default();
+        terms.kept.retain(|kept| !withdrawn.contains(&kept.node));
+        let submission = Submission { run: Some(run), ..Submission::continuing(&opened, plan, terms) };
         Ok(self.open_with(submission, None, (records, state.has_open_question())).await?)
     }
 

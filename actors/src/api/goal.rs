@@ -11,7 +11,7 @@ use ostler_kernel::policy::{
     Aggregator, EARLIER_RUNS_MAX, EarlierRun, GOAL_BYTES_MAX, GoalModels, GoalTerms, Mode, bounded_earlier,
     goal_plan,
 };
-use ostler_kernel::run::RunStatus;
+use ostler_kernel::run::{OpeningTerms, RunStatus};
 
 use crate::api::earlier::Earlier;
 use crate::api::system::System;
@@ -147,8 +147,7 @@ impl System {
             scope,
             workspace,
             run,
-            budget,
-            calls,
+            terms: OpeningTerms { budget, calls, ..OpeningTerms::default() },
             goal,
             ..Submission::plan(plan)
         };

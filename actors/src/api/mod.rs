@@ -23,6 +23,7 @@ pub(crate) mod pipelines;
 pub(crate) mod provenance;
 pub(crate) mod publisher;
 pub(crate) mod recall;
+pub(crate) mod repeat;
 pub(crate) mod resolve;
 pub(crate) mod run_control;
 pub(crate) mod spawn;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_kernel::event::{Retraction, Withdrawn};
+use ostler_kernel::event::{RecordPlace, Retraction, Withdrawn};
 use ostler_kernel::grant::Grant;
 use ostler_kernel::id::{CLIENT_DEFAULT, ClientId, NodeId, RunId};
 use ostler_kernel::json::canonical;
@@ -11,6 +11,7 @@ use ostler_kernel::run::{NodeState, Operation, Origins, Recall, Run};
 use serde_json::json;
 
 use crate::api::system::System;
+use crate::api::view::RunView;
 use crate::base::error::RunError;
 use crate::messages::registry::RegistryMessage;
 use crate::messages::retraction::{NAME_BYTES_MAX, RetractError, RetractionStep};
@@ -172,10 +173,31 @@ impl System {
                 if let Some(edit) = view.run.edit_of(&node).filter(|_| view.run.is_edited(&node)) {
                     return Err(RetractError::Edited(node.clone(), edit.author.clone()));
                 }
-                let what = Withdrawn::Result { run, node: node.clone(), place: None };
-                let (_, origins) = self.origins(&self.row(run)?, &what)?;
-                let place = origins.bound(&node);
+                let (run, place) = self.maker(run, &node)?;
                 Ok((view.opened.client.clone(), Withdrawn::Result { run, node, place }))
+            }
+        }
+    }
+
+    /// Nodes with a result that a retraction in force withdraws.
+    ///
+    /// # Errors
+    ///
+    /// The run cannot be read.
+    pub fn withdrawn_results(&self, run: RunId, view: &RunView) -> Result<BTreeSet<NodeId>, RunError> {
+        self.withdrawn_in(run, &view.run)
+    }
+
+    /// The run that made the result of a node, through runs that keep it as their own, and the record behind it.
+    fn maker(&self, run: RunId, node: &NodeId) -> Result<(RunId, Option<RecordPlace>), RunError> {
+        let mut maker = run;
+        loop {
+            let what = Withdrawn::Result { run: maker, node: node.clone(), place: None };
+            let (_, origins) = self.origins(&self.row(maker)?, &what)?;
+            match origins.made_in(node) {
+                // The run may be deleted, while this one has its result.
+                Some(earlier) if earlier != maker && self.row(earlier).is_ok() => maker = earlier,
+                _ => return Ok((maker, origins.bound(node))),
             }
         }
     }

@@ -4,24 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ostler_kernel::event::{
-    ArtifactEdited, CallTerms, Event, Exposure, Parent, ResultKept, ReuseTerms, RunOpened, RunTerms,
-};
+use ostler_kernel::event::{CallTerms, Event, Parent, RunOpened};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks, is_name};
 use ostler_kernel::json;
 use ostler_kernel::ledger::CallLimits;
 use ostler_kernel::policy::GoalTerms;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::RunFoldError;
+use ostler_kernel::run::{OpeningTerms, RunFoldError};
 
 use crate::api::system::System;
 use crate::base::error::RunError;
 use crate::base::lock::lock;
 use crate::messages::registry::RegistryMessage;
 use crate::messages::submission::{Submission, SubmitError, Term};
-
-/// Most records of terms behind the opening record.
-const TERMS_RECORDS: usize = 5;
 
 /// The terms of calls, with the limits of the plan's own policy.
 fn with_policy(calls: Option<CallTerms>, policy: CallLimits) -> Option<CallTerms> {
@@ -31,27 +26,15 @@ fn with_policy(calls: Option<CallTerms>, policy: CallLimits) -> Option<CallTerms
     }
 }
 
-/// True if terms need a record of their own.
-fn has_terms(terms: &RunTerms) -> bool {
-    *terms != RunTerms::default()
-}
-
 /// The first records of a run.
 fn opening_records(
     opened: &RunOpened,
-    terms: &RunTerms,
-    calls: Option<CallTerms>,
-    (reuse, edits, kept): (Option<ReuseTerms>, Vec<ArtifactEdited>, Vec<ResultKept>),
-    exposure: Exposure,
+    terms: OpeningTerms,
+    parent: Option<Parent>,
     goal: Option<&GoalTerms>,
 ) -> Result<Vec<Event>, SubmitError> {
     let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
-    events.extend(has_terms(terms).then(|| Event::RunTerms(Box::new(terms.clone()))));
-    events.extend(calls.map(Event::CallTerms));
-    events.extend(reuse.map(Event::ReuseTerms));
-    events.extend((exposure != Exposure::default()).then(|| Event::Exposed(Box::new(exposure))));
-    events.extend(edits.into_iter().map(|edited| Event::ArtifactEdited(Box::new(edited))));
-    events.extend(kept.into_iter().map(|kept| Event::ResultKept(Box::new(kept))));
+    events.extend(terms.into_records(parent));
     if let Some(goal) = goal {
         events.push(Event::GoalOpened { terms: json::to_canonical(goal)? });
     }
@@ -99,26 +82,13 @@ impl System {
         parent: Option<Parent>,
         (taken_over, asks): (Vec<Event>, bool),
     ) -> Result<RunId, SubmitError> {
-        let Submission {
-            mut plan,
-            client,
-            agent,
-            intent,
-            scope,
-            workspace,
-            run: wanted,
-            budget,
-            calls,
-            reuse,
-            edits,
-            kept,
-            exposure,
-            goal,
-        } = submission;
+        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted, mut terms, goal } =
+            submission;
         // A child run uses the account of the run that opened it.
-        let calls = if parent.is_some() { calls } else { with_policy(calls, plan.policy.calls) };
-        let opener = parent.clone();
-        let terms = RunTerms { budget, parent };
+        if parent.is_none() {
+            terms.calls = with_policy(terms.calls, plan.policy.calls);
+        }
+        let (budget, calls) = (terms.budget, terms.calls);
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
         let run = wanted.unwrap_or_else(new_run_id);
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
@@ -142,16 +112,15 @@ impl System {
         };
         let at_ms = self.services.journal.now();
         let goal = goal.map(|goal| GoalTerms { opened_at: at_ms, ..GoalTerms::clone(&goal) });
-        let mut opening =
-            opening_records(&opened, &terms, calls, (reuse, edits, kept), exposure, goal.as_ref())?;
+        let mut opening = opening_records(&opened, terms, parent.clone(), goal.as_ref())?;
         opening.extend(taken_over);
         let records = opening.len() as u64;
         let Some(position) = self.append_opening(&opened, opening, wanted.is_some(), at_ms)? else {
-            return self.opened_before(opened, &terms, calls, goal).await;
+            return self.opened_before(opened, (budget, calls), goal).await;
         };
         // Driving begins before the record is durable: acting attempts wait for it, and a rollback removes everything.
         let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
-        match &opener {
+        match &parent {
             Some(parent) => {
                 self.services.active_runs.add_child(run, parent);
             }
@@ -217,8 +186,7 @@ impl System {
     async fn opened_before(
         &self,
         now: RunOpened,
-        terms: &RunTerms,
-        calls: Option<CallTerms>,
+        (budget, calls): (Option<u64>, Option<CallTerms>),
         goal: Option<GoalTerms>,
     ) -> Result<RunId, SubmitError> {
         let run = now.run;
@@ -226,19 +194,20 @@ impl System {
         let row = self.row(run).map_err(unreadable)?;
         let stream = StreamId::run(&row.client, run);
         let mut records = self.services.journal.read(stream, Seq(0), 1)?;
-        records.extend(self.services.journal.read(stream, Seq(1), TERMS_RECORDS)?);
+        records.extend(self.services.journal.read(stream, Seq(1), OpeningTerms::RECORDS_MAX + 1)?);
         let Some(Event::RunOpened(then)) = records.first().map(|record| &record.event) else {
             return Err(unreadable(RunError::Fold(RunFoldError::Unopened(run))));
         };
         let mut differs = Term::between(then, &now);
-        let (mut budget, mut calls_then, mut goal_then) = (None, None, None);
-        for record in records.iter().skip(1).take(TERMS_RECORDS) {
+        let (mut terms, mut goal_then) = (OpeningTerms::default(), None);
+        for record in records.iter().skip(1) {
             match &record.event {
-                Event::CallTerms(terms) => calls_then = Some(*terms),
-                Event::RunTerms(terms) => budget = terms.budget,
-                Event::ReuseTerms(_) | Event::Exposed(_) => {}
                 Event::GoalOpened { terms } => goal_then = serde_json::from_str(terms.as_str()).ok(),
-                _ => break,
+                event => {
+                    if !terms.see(event) {
+                        break;
+                    }
+                }
             }
         }
         // The time of the opening differs, and perhaps the templates that were the best then; both are no terms.
@@ -246,7 +215,7 @@ impl System {
             .as_ref()
             .map_or((0, Vec::new()), |then: &GoalTerms| (then.opened_at, then.templates.clone()));
         let goal = goal.map(|goal| GoalTerms { opened_at: then_at, templates, ..goal });
-        differs.extend((budget != terms.budget || calls != calls_then).then_some(Term::Budget));
+        differs.extend((budget != terms.budget || calls != terms.calls).then_some(Term::Budget));
         differs.extend((goal != goal_then).then_some(Term::Goal));
         if !differs.is_empty() {
             return Err(SubmitError::Taken { run, differs });

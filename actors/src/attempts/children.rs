@@ -15,7 +15,7 @@ use ostler_kernel::policy::GoalTerms;
 use ostler_kernel::port::{
     AttemptLogError, ChildRunResult, ChildRunSpec, JournalError, RunRowStatus, StreamId,
 };
-use ostler_kernel::run::{AbandonedWork, Run, RunOutcome};
+use ostler_kernel::run::{AbandonedWork, OpeningTerms, Run, RunOutcome};
 use serde_json::Map;
 
 use crate::attempts::attempt_journal::AttemptJournal;
@@ -152,9 +152,12 @@ impl AttemptJournal {
             scope: intersect_scopes(&opened.scope, scope.as_deref()),
             workspace: opened.workspace.clone().into(),
             run: Some(run),
-            budget,
-            calls: self.calls_of_child(folded.run.call_terms()),
-            exposure: self.exposure(&folded.run),
+            terms: OpeningTerms {
+                budget,
+                calls: self.calls_of_child(folded.run.call_terms()),
+                exposure: self.exposure(&folded.run),
+                ..OpeningTerms::default()
+            },
             goal: goal.map(Arc::from),
             ..Submission::plan(plan)
         };

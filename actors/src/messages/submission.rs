@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ostler_kernel::event::{ArtifactEdited, CallTerms, Exposure, ResultKept, ReuseTerms, RunOpened};
+use ostler_kernel::event::RunOpened;
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId};
 use ostler_kernel::json::JsonError;
 use ostler_kernel::plan::Plan;
 use ostler_kernel::policy::GoalTerms;
 use ostler_kernel::port::JournalError;
+use ostler_kernel::run::OpeningTerms;
 
 use crate::base::error::RunError;
 
@@ -31,19 +32,9 @@ pub struct Submission {
     /// Id of the run, from [`new_run_id`](crate::new_run_id), which makes the submission idempotent: a repetition with
     /// the same terms returns the run that was opened before. `None`: a new id.
     pub run: Option<RunId>,
-    /// Budget of the run in credits; `None`: limited only by the client's credits.
-    pub budget: Option<u64>,
-    /// Limits of the run's calls of models; `None`: no limits but the client's.
-    pub calls: Option<CallTerms>,
-    /// Terms of reuse; `None`: the run neither reuses results nor records results for reuse. An idempotent repetition may have
-    /// other terms of reuse.
-    pub reuse: Option<ReuseTerms>,
-    /// Artifacts that replace results by order of a person; only with `reuse`.
-    pub edits: Vec<ArtifactEdited>,
-    /// Results of a repeated run that stand as they are; only with `reuse`.
-    pub kept: Vec<ResultKept>,
-    /// What the caller had read: the gate treats the plan and the goal as made of it. An idempotent repetition may have another one.
-    pub exposure: Exposure,
+    /// What the run may spend, and what it is given of earlier runs. An idempotent repetition may have other terms of reuse and
+    /// another exposure.
+    pub terms: OpeningTerms,
     /// Terms of a goal run, whose plan is its [`opening_plan`](ostler_kernel::policy::opening_plan); `None`: a plan file.
     pub goal: Option<Arc<GoalTerms>>,
 }
@@ -59,13 +50,26 @@ impl Submission {
             scope: SCOPE_DEFAULT.to_owned(),
             workspace: PathBuf::from("."),
             run: None,
-            budget: None,
-            calls: None,
-            reuse: None,
-            edits: Vec::new(),
-            kept: Vec::new(),
-            exposure: Exposure::default(),
+            terms: OpeningTerms::default(),
             goal: None,
+        }
+    }
+
+    /// A submission of `plan` in the place of an earlier run: of its client, agent, scope and folder.
+    pub(crate) fn continuing(
+        opened: &RunOpened,
+        plan: impl Into<Arc<Plan>>,
+        terms: OpeningTerms,
+    ) -> Submission {
+        let is_named = opened.agent.as_str() != opened.run.to_string();
+        Submission {
+            client: opened.client.clone(),
+            agent: is_named.then(|| opened.agent.clone()),
+            intent: opened.intent,
+            scope: opened.scope.clone(),
+            workspace: opened.workspace.clone().into(),
+            terms,
+            ..Submission::plan(plan)
         }
     }
 }
@@ -85,7 +89,7 @@ pub enum Term {
     Scope,
     /// [`Submission::workspace`].
     Workspace,
-    /// [`Submission::budget`] and [`Submission::calls`].
+    /// The budget and the limits of calls in [`Submission::terms`].
     Budget,
     /// [`Submission::goal`].
     Goal,

@@ -153,7 +153,7 @@ impl RunDriver {
         }
         let mut jobs = Vec::new();
         while let Some(id) = self.queue.next_ready(self.run.free_slots()) {
-            if self.keep(&id) {
+            if self.keep(&id).await {
                 self.ask_prompts().await;
                 continue;
             }
@@ -182,7 +182,7 @@ impl RunDriver {
 
     async fn ask_prompts(&mut self) {
         while let Some(id) = self.queue.next_prompt() {
-            if self.keep(&id) {
+            if self.keep(&id).await {
                 continue;
             }
             // Boxed: otherwise these rare futures enlarge the future of every message.

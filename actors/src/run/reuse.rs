@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use ostler_kernel::event::{
-    Event, Outcome, Output, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision,
-    ReusedResult,
+    Event, Outcome, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReusedResult,
 };
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::lineage::{
-    self, Difference, Evidence, Frontier, Manifest, OverrideState, Reason, Record, Reuse, frontier, judge,
+    Difference, Evidence, Frontier, Manifest, OverrideState, Reason, Record, Reuse, frontier, judge,
     last_record_key, record_key,
 };
-use ostler_kernel::plan::{Freshness, Node};
+use ostler_kernel::plan::{Effect, Freshness, Node};
 use ostler_kernel::port::{JournalError, Seq, StreamId};
 use ostler_kernel::run::{NodeStatus, RunInput, contract_text, repetition};
 
@@ -20,6 +19,7 @@ use super::launch::Prepared;
 use super::reuse_progress::Offered;
 use crate::attempts::attempt::Work;
 use crate::base::keys::AttemptKey;
+use crate::storage::results::verifies;
 
 /// Records read at once. The records for the nodes of a run mostly lie together, in one other run.
 const READ_AHEAD: usize = 512;
@@ -55,26 +55,59 @@ impl RunDriver {
         }
         // Boxed: otherwise this future enlarges the future of every message.
         let Some(decided) = Box::pin(self.decide_reuse(node, &beyond)).await else { return false };
-        if let ReuseDecision::Reused(result) = &decided.decision {
-            self.measure_tokens(result);
-            self.decide(RunInput::Reused(Box::new(decided)));
-            return true;
+        let decided = self.or_kept(node, decided).await;
+        match &decided.decision {
+            ReuseDecision::Recomputed(_) => {
+                self.apply_effects(vec![Event::ReuseDecided(Box::new(decided))]);
+                return false;
+            }
+            ReuseDecision::Reused(result) => self.measure_tokens(result),
+            ReuseDecision::Kept { .. } | ReuseDecision::Edited { .. } => {}
         }
-        self.apply_effects(vec![Event::ReuseDecided(Box::new(decided))]);
-        false
+        self.decide(RunInput::Reused(Box::new(decided)));
+        true
+    }
+
+    /// The decision, unless the node keeps a result: its record may be gone, or a newer one have another result.
+    async fn or_kept(&mut self, node: &Node, decided: ReuseDecided) -> ReuseDecided {
+        let stands = match &decided.decision {
+            ReuseDecision::Reused(result) => self.run.is_kept_as(&node.id, result.output.artifact),
+            ReuseDecision::Recomputed(reason) => *reason == Reason::Retracted,
+            ReuseDecision::Kept { .. } | ReuseDecision::Edited { .. } => true,
+        };
+        if stands {
+            return decided;
+        }
+        Box::pin(self.kept(&node.id, false)).await.unwrap_or(decided)
     }
 
     /// Ends a ready node that keeps its result of the repeated run, before anybody is asked about the node. Returns whether
     /// the node ended.
-    pub(super) fn keep(&mut self, id: &NodeId) -> bool {
-        let Some(kept) = self.run.kept_result(id) else { return false };
-        let decision = ReuseDecision::Kept { output: kept.output.clone(), from: kept.from };
-        let decided = ReuseDecided { node: id.clone(), reuse: None, decision };
+    pub(super) async fn keep(&mut self, id: &NodeId) -> bool {
+        let Some(node) = self.run.node(id).filter(|node| self.run.keeps_at_once(node)) else { return false };
+        let acts = node.acts();
+        // Boxed: otherwise this future enlarges the future of every message.
+        let Some(decided) = Box::pin(self.kept(id, acts)).await else { return false };
         let is_ready = self.run.instance(id).is_some_and(|instance| instance.status == NodeStatus::Ready);
         if is_ready {
             self.decide(RunInput::Reused(Box::new(decided)));
         }
         is_ready
+    }
+
+    /// The kept result of a node. `None` without one, or if it is damaged since and may be made again.
+    async fn kept(&mut self, id: &NodeId, acts: bool) -> Option<ReuseDecided> {
+        let kept = self.run.kept_result(id)?.clone();
+        if let (Some(output), false) = (&kept.output, acts) {
+            let stored = self.services.results.load(output).await;
+            if !verifies(output) || stored.is_err() {
+                tracing::warn!(run = %self.opened.run, node = %id, from = %kept.from, "a kept result is damaged, and made again");
+                return None;
+            }
+        }
+        let decision = ReuseDecision::Kept { output: kept.output, from: kept.from };
+        let reuse = self.run.kept_work(id).map(|work| work.reuse);
+        Some(ReuseDecided { node: id.clone(), reuse, decision })
     }
 
     /// The edit of the node's result by a person, unless the edit is stale and its policy drops stale edits.
@@ -116,6 +149,9 @@ impl RunDriver {
             let only_effect = node.tool.is_some() && !repetition(node).allows_reuse();
             let reason = ReuseDecision::Recomputed(Reason::NotReusable);
             return if only_effect { decided(None, reason) } else { None };
+        }
+        if node.reach().effect == Effect::Read && self.run.follows_an_effect(node) {
+            return decided(None, ReuseDecision::Recomputed(Reason::Changed(Difference::World)));
         }
         // Preparing asks the gate: a denied call reuses nothing, and the attempt reports the denial.
         let prepared = self.prepare(node, None).await.ok()?;
@@ -165,7 +201,7 @@ impl RunDriver {
             is_retracted: self.services.retractions.covers(from, record.manifest.sigma()),
             age,
             verifies: stored.is_some() && verifies(&record.output),
-            satisfies: stored.is_some_and(|value| self.satisfies(node, &value)),
+            satisfies: stored.is_some_and(|value| self.services.gatekeeper.satisfies(&node.contract, &value)),
         };
         let known = Record {
             artifact: record.output.artifact,
@@ -208,16 +244,6 @@ impl RunDriver {
         self.services.measures.spared(tokens.fold(0, u64::saturating_add));
     }
 
-    /// True if a stored value satisfies the node's contract, and the contract needs no call and no person.
-    fn satisfies(&self, node: &Node, value: &serde_json::Value) -> bool {
-        let Ok(contract) = self.services.gatekeeper.contract(&node.contract) else { return false };
-        let judgement = contract.judge(value);
-        judgement.holds()
-            && judgement.tests.is_empty()
-            && judgement.models.is_empty()
-            && judgement.people.is_empty()
-    }
-
     /// Keeps the record of equal work for the tool, which asks the source whether it was modified since.
     async fn offer_recorded(&mut self, node: &Node) {
         let Ok(prepared) = self.prepare(node, None).await else { return };
@@ -230,7 +256,10 @@ impl RunDriver {
         let Ok(Some((from, _, record))) = place.and_then(|place| self.record_at(place)) else { return };
         let Ok(value) = self.services.results.load(&record.output).await else { return };
         let is_retracted = self.services.retractions.covers(from, record.manifest.sigma());
-        if !is_retracted && verifies(&record.output) && self.satisfies(node, &value) {
+        if !is_retracted
+            && verifies(&record.output)
+            && self.services.gatekeeper.satisfies(&node.contract, &value)
+        {
             let offered = Offered { artifact: record.output.artifact, value: Some(Arc::new(value)) };
             self.in_flight.reuse.offered.insert(node.id.clone(), offered);
         }
@@ -305,13 +334,6 @@ impl RunDriver {
         let recorded = self.run.recorded_result(node, key.attempt, reuse, manifest);
         self.apply_effects(recorded.into_iter().collect());
     }
-}
-
-/// True if a result that stands in the record itself gives the recorded digest. The store checks any other one.
-fn verifies(output: &Output) -> bool {
-    output.inline.as_ref().is_none_or(|inline| {
-        lineage::artifact(ostler_kernel::port::JSON, inline.as_str().as_bytes()) == output.artifact
-    })
 }
 
 /// Checks of a record and its artifact.

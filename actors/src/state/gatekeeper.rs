@@ -281,6 +281,16 @@ impl Gatekeeper {
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         self.contracts.compiled(rules, self.limits.contracts_kept, self.limits.contracts_kept_bytes)
     }
+
+    /// True if a stored value satisfies a contract that needs no call and no person.
+    pub(crate) fn satisfies(&self, rules: &[Rule], value: &Value) -> bool {
+        let Ok(contract) = self.contract(rules) else { return false };
+        let judgement = contract.judge(value);
+        judgement.holds()
+            && judgement.tests.is_empty()
+            && judgement.models.is_empty()
+            && judgement.people.is_empty()
+    }
 }
 
 struct Terms<'a> {

@@ -1,7 +1,7 @@
 //! Reservations of jobs: not available to others, and usable to the last credit.
 
 use ostler_actors::ClientError;
-use ostler_kernel::run::RunStatus;
+use ostler_kernel::run::{OpeningTerms, RunStatus};
 
 use super::*;
 use crate::common::with_slots;
@@ -102,7 +102,11 @@ async fn a_run_whose_budget_is_used_up_does_not_wait_for_credits() {
     deposit(&first, 300).await;
     let node = |at: usize| json!({"id": format!("n{at}"), "tool": "hold", "retries": 1});
     let plan = common::plan(&first, json!({"id": "p", "nodes": (0..8).map(node).collect::<Vec<_>>()}));
-    let submission = Submission { client: "acme".into(), budget: Some(300), ..Submission::plan(plan) };
+    let submission = Submission {
+        client: "acme".into(),
+        terms: OpeningTerms { budget: Some(300), ..OpeningTerms::default() },
+        ..Submission::plan(plan)
+    };
     let run = first.submit(submission).await.unwrap();
     let outcome = tokio::time::timeout(PATIENCE, first.outcome(run)).await;
     assert_eq!(outcome.unwrap().unwrap(), RunStatus::Failed);
@@ -127,7 +131,11 @@ async fn what_costs_nothing_goes_on_when_a_budget_is_used_up() {
             {"id": "late", "tool": "time.sleep", "params": {"ms": 10}, "deps": ["nap"]},
         ]}),
     );
-    let submission = Submission { client: "acme".into(), budget: Some(350), ..Submission::plan(plan) };
+    let submission = Submission {
+        client: "acme".into(),
+        terms: OpeningTerms { budget: Some(350), ..OpeningTerms::default() },
+        ..Submission::plan(plan)
+    };
     let run = system.submit(submission).await.unwrap();
     hold.started().await;
     let asks = json!({"id": "p", "nodes": [{"id": "ok", "kind": "human_approval", "human_timeout": "9h"}]});

@@ -19,7 +19,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{ChildRunSpec, RunRowStatus, Tool};
-use ostler_kernel::run::{FailureCategory, RunOutcome, RunStatus};
+use ostler_kernel::run::{FailureCategory, OpeningTerms, RunOutcome, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
@@ -70,7 +70,14 @@ async fn a_run_that_an_agent_opens_has_no_more_than_the_agent() {
         "params": {"template": "hello", "values": {}}}]});
     let wanted = ChildRunSpec { scope: Some("other".into()), intent: Some(1), ..child(source) };
     let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wanted))]).await;
-    let run = submitted(&system, Submission { budget: Some(100_000), ..terms(&system) }).await;
+    let run = submitted(
+        &system,
+        Submission {
+            terms: OpeningTerms { budget: Some(100_000), ..OpeningTerms::default() },
+            ..terms(&system)
+        },
+    )
+    .await;
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     let given = value(&system, run, "n").await;
     assert_eq!((&given["outcome"], &given["outputs"]["a"]["text"]), (&json!("succeeded"), &json!("hello")));
@@ -116,7 +123,14 @@ async fn more_than_is_left_of_a_budget_is_not_given() {
     let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "time.sleep", "params": {"ms": 1}}]});
     let wanted = ChildRunSpec { budget: Some(100_001), ..child(source) };
     let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wanted))]).await;
-    let run = submitted(&system, Submission { budget: Some(100_000), ..terms(&system) }).await;
+    let run = submitted(
+        &system,
+        Submission {
+            terms: OpeningTerms { budget: Some(100_000), ..OpeningTerms::default() },
+            ..terms(&system)
+        },
+    )
+    .await;
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let Failure { category, message } = failure(&system, run).await;
     assert_eq!(category, FailureCategory::ResourceExhaustion);
@@ -133,7 +147,13 @@ async fn what_a_run_costs_stays_within_its_budget() {
         &system,
         json!({"id": "p", "policy": {"backoff_base": "1ms"}, "nodes": [{"id": "n", "tool": "hold", "retries": 3}]}),
     );
-    let run = system.submit(Submission { budget: Some(500), ..Submission::plan(plan) }).await.unwrap();
+    let run = system
+        .submit(Submission {
+            terms: OpeningTerms { budget: Some(500), ..OpeningTerms::default() },
+            ..Submission::plan(plan)
+        })
+        .await
+        .unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let Failure { category, message } = failure(&system, run).await;
     assert_eq!(
@@ -149,7 +169,13 @@ async fn what_attempts_cost_that_run_at_once_stays_within_the_budget_together() 
     let holds: Vec<Value> =
         (0..4).map(|at| json!({"id": format!("h{at}"), "tool": "hold", "retries": 0})).collect();
     let plan = plan(&system, json!({"id": "p", "policy": {"slots": 4}, "nodes": holds}));
-    let run = system.submit(Submission { budget: Some(2_000), ..Submission::plan(plan) }).await.unwrap();
+    let run = system
+        .submit(Submission {
+            terms: OpeningTerms { budget: Some(2_000), ..OpeningTerms::default() },
+            ..Submission::plan(plan)
+        })
+        .await
+        .unwrap();
     for _ in 0..4 {
         hold.started().await;
     }
@@ -165,7 +191,13 @@ async fn who_finds_the_budget_set_aside_for_others_waits_for_what_they_leave() {
     let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
     let nodes = json!([{"id": "one", "tool": "hold"}, {"id": "two", "tool": "hold"}]);
     let plan = plan(&system, json!({"id": "p", "nodes": nodes}));
-    let run = system.submit(Submission { budget: Some(40), ..Submission::plan(plan) }).await.unwrap();
+    let run = system
+        .submit(Submission {
+            terms: OpeningTerms { budget: Some(40), ..OpeningTerms::default() },
+            ..Submission::plan(plan)
+        })
+        .await
+        .unwrap();
     hold.go(2);
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     assert!(system.view(run, None).await.unwrap().run.cost() <= 40);
@@ -179,7 +211,11 @@ async fn attempts_that_run_at_once_give_the_runs_that_they_open_no_more_than_the
     let nodes: Vec<Value> =
         (0..4).map(|at| json!({"id": format!("n{at}"), "tool": "parent", "retries": 0})).collect();
     let plan = plan(&system, json!({"id": "p", "policy": {"slots": 4}, "nodes": nodes}));
-    let submission = Submission { intent: 2, budget: Some(1_000_000), ..Submission::plan(plan) };
+    let submission = Submission {
+        intent: 2,
+        terms: OpeningTerms { budget: Some(1_000_000), ..OpeningTerms::default() },
+        ..Submission::plan(plan)
+    };
     let run = system.submit(submission).await.unwrap();
     until(async || states(&system, run).await.matches("failed").count() == 2).await;
     until(async || system.runs(false).unwrap().len() == 3).await;
@@ -501,7 +537,11 @@ async fn waiting_for_a_run_costs_nothing_and_takes_time_all_the_same() {
     let within = |span: &str| json!({"id": "n", "tool": "parent", "retries": 0, "timeout": span});
     let plan = |span| plan(&system, json!({"id": "p", "nodes": [within(span)]}));
     for budget in [None, Some(1_000)] {
-        let done = Submission { budget, intent: 2, ..Submission::plan(plan("2h")) };
+        let done = Submission {
+            intent: 2,
+            terms: OpeningTerms { budget, ..OpeningTerms::default() },
+            ..Submission::plan(plan("2h"))
+        };
         let done = system.submit(done).await.unwrap();
         assert_eq!(system.outcome(done).await.unwrap(), SUCCEEDED);
         let cost = system.view(done, None).await.unwrap().run.cost();

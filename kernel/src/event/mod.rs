@@ -36,8 +36,8 @@ pub use person::{AnswerVerdict, HumanAnswer, HumanRequest, HumanRequestKind, Ope
 pub use pipeline::{PipelineRecord, Published};
 pub use recall::{RETRACTIONS_MAX, Retraction, Withdrawn};
 pub use reuse::{
-    ArtifactEdited, Fresh, RecordPlace, ResultKept, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision,
-    ReuseTerms, ReusedResult,
+    ArtifactEdited, Fresh, KeptIdentity, RecordPlace, ResultKept, ResultRecorded, ReuseBasis, ReuseDecided,
+    ReuseDecision, ReuseTerms, ReusedResult,
 };
 pub use run::{
     CallTerms, ChangeCause, Evaluated, Exposure, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened,
@@ -396,4 +396,6 @@ pub enum Event {
     /// An output that the node's contract refused, kept for people: nothing reads or reuses it. Just before the result of the
     /// attempt.
     CandidateKept(Box<RefusedOutput>),
+    /// Identity of the work behind a kept result: the works of its consumers have its receipt. Follows the kept results.
+    KeptIdentity(Box<KeptIdentity>),
 }

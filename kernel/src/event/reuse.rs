@@ -176,6 +176,17 @@ pub struct ResultKept {
     pub from: RunId,
 }
 
+/// Record of [`Event::KeptIdentity`](super::Event::KeptIdentity).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptIdentity {
+    /// The node.
+    pub node: NodeId,
+    /// Identity of the work.
+    pub reuse: Digest,
+    /// Key by which a receiver recognises a repetition.
+    pub idempotency_key: Digest,
+}
+
 /// Record of [`Event::ResultRecorded`](super::Event::ResultRecorded).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultRecorded {

@@ -61,6 +61,11 @@ impl Plan {
         self.derived.identity(&self.nodes, at, sigma, identify)
     }
 
+    /// The plan with these nodes, ascending by id, as the first version of a run.
+    pub(crate) fn with_nodes(&self, nodes: Vec<Node>) -> Plan {
+        Plan { version: 1, nodes, derived: Derived::default(), ..self.clone() }
+    }
+
     /// Finds a node by id.
     pub fn node(&self, id: &NodeId) -> Option<&Node> {
         self.position(id).map(|at| &self.nodes[at])

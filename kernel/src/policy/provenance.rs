@@ -1,5 +1,6 @@
 //! Provenance of values in a run, as input of the gate.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use super::View;
 use crate::event::Exposure;
 use crate::gate::{self, Literals, NO_LABELS, Provenance, Results, Source, is_untrusted, trace};
 use crate::id::NodeId;
-use crate::plan::{Kind, Node, ParamRef, SUB_AGENT_TOOL, model_of_tool};
+use crate::plan::{Kind, Node, ParamRef, SUB_AGENT_TOOL, model_of_tool, model_tool};
 use crate::port::WorkspaceUse;
 use crate::run::{NodeStatus, Run};
 
@@ -60,14 +61,22 @@ pub fn exposure(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Exposure {
     Exposure { labels: provenance(run, node, terms).labels, strangers, private }
 }
 
-/// True if the run, or its caller, has read texts of strangers; and private data.
+/// True if the run, its caller, or a run that it is asked on has read texts of strangers; and private data.
 fn reads(run: &Run, terms: &dyn ResultTerms) -> (bool, bool) {
     let caller = run.exposure();
     let (mut strangers, mut private) = (caller.strangers, caller.private);
+    // The answers of the runs that the goal is asked on stand in its prompts.
+    for earlier in run.goal().map_or(&[][..], |goal| &goal.terms().on) {
+        strangers |= earlier.is_tainted;
+        private |= earlier.labels.contains(PRIVATE);
+    }
     for (node, instance) in run.instances() {
         if instance.status == NodeStatus::Executed {
             strangers |= node.tool.as_deref().is_some_and(|tool| !terms.trusts(tool));
             private |= labels_of(node, terms).contains(&PRIVATE);
+            let handed_on = run.goal().and_then(|goal| goal.earlier(&node.id));
+            strangers |= handed_on.is_some_and(|result| result.is_tainted);
+            private |= handed_on.is_some_and(|result| result.labels.contains(PRIVATE));
         }
     }
     (strangers, private)
@@ -85,15 +94,28 @@ fn labels_of<'t>(node: &Node, terms: &'t dyn ResultTerms) -> Vec<&'t str> {
 
 fn labels_of_child<'t>(params: &Map<String, Value>, terms: &'t dyn ResultTerms) -> Vec<&'t str> {
     let nodes = params.get("plan").and_then(|plan| plan.get("nodes")).and_then(Value::as_array);
-    let of_plan = nodes.and_then(|nodes| nodes.iter().map(|node| node.get("tool")?.as_str()).collect());
+    let of_plan: Option<Vec<Cow<'_, str>>> = nodes.and_then(|nodes| {
+        let tools = nodes.iter().flat_map(|node| {
+            let mended = node.get("fallback").into_iter().flat_map(tools_of_fallback);
+            std::iter::once(node.get("tool").and_then(Value::as_str).map(Cow::from)).chain(mended)
+        });
+        tools.collect()
+    });
     let named = params.get("tools").and_then(Value::as_array);
-    let tools: Option<Vec<&str>> = of_plan.or_else(|| named?.iter().map(Value::as_str).collect());
+    let tools = of_plan.or_else(|| named?.iter().map(|tool| tool.as_str().map(Cow::from)).collect());
     match tools {
-        Some(tools) if !tools.contains(&SUB_AGENT_TOOL) => {
-            tools.into_iter().flat_map(|tool| terms.labels(tool)).collect()
+        Some(tools) if !tools.iter().any(|tool| tool == SUB_AGENT_TOOL) => {
+            tools.iter().flat_map(|tool| terms.labels(tool)).collect()
         }
         _ => terms.all_labels(),
     }
+}
+
+/// What a node may call in the place of its tool; `None` for what is no name.
+fn tools_of_fallback(fallback: &Value) -> Vec<Option<Cow<'_, str>>> {
+    let tool = fallback.get("tool").map(|tool| tool.as_str().map(Cow::from));
+    let model = fallback.get("model").map(|model| model.as_str().map(|model| Cow::from(model_tool(model))));
+    tool.into_iter().chain(model).collect()
 }
 
 /// Labels of the result of a node and of everything behind it.

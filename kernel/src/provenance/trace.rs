@@ -67,6 +67,10 @@ impl Tracer {
                 self.attempt(node, *attempt, |found| found.cage = Some(*rung));
             }
             Event::ReuseDecided(decided) => self.origins.extend(origin(decided)),
+            Event::Forked(forked) => {
+                let kept = |(node, _): &(NodeId, _)| (node.clone(), Origin::Kept { from: forked.from });
+                self.origins.extend(forked.done.iter().map(kept));
+            }
             Event::ResultRecorded(recorded) => {
                 let node = self.nodes.get_mut(&recorded.node);
                 if let Some(result) = node.and_then(|node| node.result.as_mut()) {
@@ -184,7 +188,12 @@ impl Tracer {
             origin,
             recorded: None,
         });
+        let is_kept = result.as_ref().is_some_and(|result| matches!(result.origin, Origin::Kept { .. }));
         let trace = self.node(&moved.node);
+        if is_kept {
+            // The attempts that a fork takes over are those of the other run.
+            trace.attempts.clear();
+        }
         (trace.end, trace.result) = (Some((at, moved.to.to_string())), result);
     }
 }

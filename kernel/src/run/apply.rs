@@ -1,6 +1,7 @@
 //! The effect of each record. Live execution and recovery change a run through [`Run::apply`] alone, so a recovered run
 //! equals the run behind the records.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Run;
@@ -8,11 +9,11 @@ use super::diagnosis::{Diagnosed, Diagnosis};
 use super::node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
 use crate::event::{
     ArtifactEdited, AttemptIntent, AttemptResult, ChangeCause, Event, Exposure, Failure, HumanAnswer,
-    HumanRequest, HumanRequestKind, OperatorAct, Outcome, PlanRefusal, PlanVersion, ResultKept, Timer,
-    TimerKind,
+    HumanRequest, HumanRequestKind, KeptIdentity, OperatorAct, Outcome, PlanRefusal, PlanVersion, ResultKept,
+    Timer, TimerKind,
 };
 use crate::id::{NodeId, Ticks};
-use crate::plan::{self, Revision};
+use crate::plan::{self, Plan, Revision};
 use crate::policy::{Accepted, normalised};
 use crate::run::{FailureCategory, NodeState};
 
@@ -103,6 +104,10 @@ impl Run {
             }
             Event::ResultKept(kept) => {
                 self.kept.insert(kept.node.clone(), ResultKept::clone(kept));
+            }
+            Event::KeptIdentity(kept) => {
+                let KeptIdentity { node, reuse, idempotency_key } = KeptIdentity::clone(kept);
+                self.kept_works.insert(node, WorkIdentity { reuse, idempotency_key });
             }
             Event::Exposed(exposure) => self.exposure = Exposure::clone(exposure),
             Event::ReuseDecided(decided) => return self.apply_reuse(decided),
@@ -344,8 +349,12 @@ impl Run {
             self.undo.is_asked = true;
             self.undo.is_by_operator |= *cause == ChangeCause::UndoOperator;
         }
+        self.note_written(revision, cause);
         let merged = plan::apply_change(&self.plan, revision);
         let old = std::mem::replace(&mut self.plan, Arc::new(merged.plan));
+        if self.goal.is_none() {
+            self.note_superseded(&old, revision);
+        }
         // Both versions list their nodes in ascending order of ids.
         let mut kept = std::mem::take(&mut self.instances).into_iter().zip(&old.nodes).peekable();
         let mut added = Vec::new();
@@ -383,6 +392,29 @@ impl Run {
         if let Some(goal) = &mut self.goal {
             goal.apply_version(&Accepted { cause, added: &added, failed });
         }
+    }
+
+    /// Keeps nodes as they were written, for a repetition, before a change of the engine takes their place.
+    fn note_written(&mut self, revision: &Revision, cause: &ChangeCause) {
+        match cause {
+            ChangeCause::Expand(node) | ChangeCause::Patch(node) => {
+                let before = self.node(node).cloned();
+                if let (Some(before), false) = (before, self.written.contains_key(node)) {
+                    self.written.insert(node.clone(), Box::new(before));
+                }
+            }
+            ChangeCause::UndoPolicy | ChangeCause::UndoOperator | ChangeCause::Mode(_) => {}
+            ChangeCause::Node(_) | ChangeCause::Operator | ChangeCause::Interject | ChangeCause::Replan => {
+                revision.nodes.iter().for_each(|node| drop(self.written.remove(&node.id)));
+            }
+        }
+    }
+
+    /// Notes the nodes that the present version has replaced or cancelled: nothing needs them any more.
+    fn note_superseded(&mut self, old: &Plan, revision: &Revision) {
+        let (before, now) = (needed(old), needed(&self.plan));
+        let superseded = before.into_iter().chain(&revision.cancel).filter(|node| !now.contains(node));
+        self.superseded.extend(superseded.cloned());
     }
 
     fn apply_refusal(&mut self, step: &PlanRefusal) {
@@ -432,4 +464,10 @@ impl Run {
         self.concluded = true;
         self.end_replan();
     }
+}
+
+/// The nodes that others depend on, and the outputs.
+fn needed(plan: &Plan) -> BTreeSet<&NodeId> {
+    let sources = plan.nodes.iter().flat_map(|node| node.deps.iter().map(|dep| &dep.n));
+    sources.chain(&plan.outputs).collect()
 }

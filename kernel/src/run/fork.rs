@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Run;
+use super::{OpeningTerms, Run};
 use crate::event::{
-    ArtifactEdited, AttemptIntent, AttemptResult, CallTerms, Event, Exposure, Forked, HumanRequest,
-    RecordPlace, ResultKept, ReuseDecision, ReuseTerms, RunOpened, Timer,
+    AttemptIntent, AttemptResult, Event, Forked, HumanRequest, RecordPlace, ReuseDecision, RunOpened, Timer,
 };
 use crate::id::{NodeId, RunId, Ticks};
 use crate::port::{Position, Recorded, Seq};
@@ -24,18 +23,8 @@ pub struct ForkPrefix {
     then: Ticks,
     /// The opening record.
     pub opened: Option<RunOpened>,
-    /// Budget of the run in credits.
-    pub budget: Option<u64>,
-    /// Terms of the calls of models.
-    pub calls: Option<CallTerms>,
-    /// Terms of reuse.
-    pub reuse: Option<ReuseTerms>,
-    /// Artifacts of people in place of results.
-    pub edits: Vec<ArtifactEdited>,
-    /// Results of an earlier run that stand as they are.
-    pub kept: Vec<ResultKept>,
-    /// What the caller of the run had read.
-    pub exposure: Exposure,
+    /// The terms of the run.
+    pub terms: OpeningTerms,
     /// The run pursues a goal.
     pub has_goal: bool,
     /// The last record of the run.
@@ -52,12 +41,7 @@ impl ForkPrefix {
             position: None,
             then: 0,
             opened: None,
-            budget: None,
-            calls: None,
-            reuse: None,
-            edits: Vec::new(),
-            kept: Vec::new(),
-            exposure: Exposure::default(),
+            terms: OpeningTerms::default(),
             has_goal: false,
             last: Seq(0),
             records: Vec::new(),
@@ -71,14 +55,9 @@ impl ForkPrefix {
         if record.seq == self.at {
             self.position = Some(record.position);
         }
+        self.terms.see(&record.event);
         match &record.event {
             Event::RunOpened(opened) => self.opened = Some((**opened).clone()),
-            Event::RunTerms(terms) => self.budget = terms.budget,
-            Event::CallTerms(terms) => self.calls = Some(CallTerms { account: None, ..*terms }),
-            Event::ReuseTerms(terms) => self.reuse = Some(terms.clone()),
-            Event::ArtifactEdited(edited) => self.edits.push((**edited).clone()),
-            Event::ResultKept(kept) => self.kept.push((**kept).clone()),
-            Event::Exposed(exposure) => self.exposure = (**exposure).clone(),
             Event::GoalOpened { .. } => self.has_goal = true,
             Event::Forked(forked) => {
                 let placed = forked.done.iter().filter_map(|(node, place)| Some((node.clone(), (*place)?)));

@@ -67,9 +67,13 @@ impl Run {
     }
 
     /// The key by which a receiver recognises a repetition of the node's work: equal for every attempt until a patch changes
-    /// the work.
+    /// the work, also in a fork of the run that began it.
     pub fn idempotency_key(&self, run: RunId, node: &NodeId) -> Digest {
-        let patch_count = self.instance(node).map_or(0, |instance| instance.patch_count);
+        let instance = self.instance(node);
+        if let Some(begun) = instance.and_then(|instance| instance.identity) {
+            return begun.idempotency_key;
+        }
+        let patch_count = instance.map_or(0, |instance| instance.patch_count);
         lineage::idempotency_key(run, node, u64::from(GENERATION), u64::from(patch_count))
     }
 

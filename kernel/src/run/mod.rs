@@ -27,6 +27,9 @@
 //! | `fork` | the records that a fork takes over |
 //! | `fold`, `report` | a run from its records; its figures |
 //! | `candidates` | outputs that did not become results |
+//! | `opening_terms` | terms behind the opening record |
+//! | `doubt` | effects that may have been made |
+//! | `repeat`, `spending` | what a repetition keeps, reuses and executes, and what that cost before |
 //! | `reuse`, `recall` | recorded results in the place of executions; the nodes that rest on withdrawn results |
 //! | `status` | the status that people and programs see |
 
@@ -44,6 +47,7 @@ mod decision;
 mod diagnosis;
 mod dirty;
 mod dispatch;
+mod doubt;
 mod downstream;
 mod entering;
 mod fold;
@@ -53,10 +57,10 @@ mod human;
 mod input;
 mod inputs;
 mod intent;
-mod invoice;
 mod joins;
 mod model_usage;
 mod node_status;
+mod opening_terms;
 mod operator;
 mod ordered_joins;
 mod oversight;
@@ -66,9 +70,11 @@ mod queries;
 mod rate_waits;
 mod recall;
 mod recovery;
+mod repeat;
 mod report;
 mod reuse;
 mod run_budget;
+mod spending;
 mod state;
 mod static_planner;
 mod status;
@@ -93,6 +99,7 @@ pub use diagnosis::{
     CAUSE_CHARS_MAX, DIAGNOSES_KEPT_MAX, Diagnosed, Diagnoser, Diagnosis, DiagnosisRequest, DiagnosisScore,
     RuleDiagnoser,
 };
+pub use doubt::Doubt;
 pub use downstream::DOWNSTREAM_MAX;
 pub use entering::ReadResult;
 pub use fold::{FoldedRun, ReadPlan, RunFold, RunFoldError};
@@ -101,19 +108,21 @@ pub use human::{AnswerError, ResolutionError};
 pub use input::{Canceller, Operation, Resolution, RunInput};
 pub use inputs::{AttemptInput, InputError, RefDigests, resolve};
 pub use intent::{GENERATION, IntentContext, executable_digest};
-pub use invoice::{Change, Recomputation, RecomputationCause, Spending, Spent};
 pub use model_usage::ModelUsage;
 pub use node_status::{
     KeptAnswer, NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WaitState, WorkIdentity,
 };
+pub use opening_terms::OpeningTerms;
 pub use operator::OperationError;
 pub use planner::{Patch, Planner, PlannerAnswer, PlannerRequest};
 pub use rate_waits::{RATE_WAIT_MS_MAX, RATE_WAITS_MAX, RateWaits};
 pub use recall::{Origins, Recall};
 pub use recovery::backoff;
+pub use repeat::{Change, Fate, Recomputation, RecomputationCause, RepeatDecision};
 pub use report::{NodeFigures, RootCause, RunReport, RunTimeline, attempt_started_at};
 pub use reuse::{contract_text, repetition};
 pub use run_budget::{NodeAttempt, RunBudget};
+pub use spending::{Spending, Spent};
 pub use state::{FailureCategory, NodeState, RunOutcome, TransitionReason};
 pub use static_planner::{FEEDBACK, StaticPlanner};
 pub use status::{RunStatus, StatusFacts, UnknownStatus, WaitReason};
@@ -123,7 +132,7 @@ pub use waiting::{ANSWER_ID_BYTES_MAX, OutsideAnswer, REFUSED_ANSWERS_RECORDED_M
 use crate::evaluation::Tally;
 use crate::event::{ArtifactEdited, Exposure, ResultKept, ReuseTerms, RunTerms};
 use crate::id::{NodeId, Ticks};
-use crate::plan::{Graph, Plan};
+use crate::plan::{Graph, Node, Plan};
 use crate::policy::Goal;
 use call_budget::CallBudget;
 use compensation::UndoState;
@@ -173,6 +182,12 @@ pub struct Run {
     edits: BTreeMap<NodeId, ArtifactEdited>,
     /// Results of earlier runs that stand as they are.
     kept: BTreeMap<NodeId, ResultKept>,
+    /// Identities of the works behind them.
+    kept_works: BTreeMap<NodeId, WorkIdentity>,
+    /// Nodes as they were written, before a list was expanded or a patch mended the node.
+    written: BTreeMap<NodeId, Box<Node>>,
+    /// Nodes that a change of the plan has replaced or cancelled.
+    superseded: BTreeSet<NodeId>,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,
     last_lookup: LastLookup,
@@ -252,6 +267,9 @@ impl Run {
             reuse: None,
             edits: BTreeMap::new(),
             kept: BTreeMap::new(),
+            kept_works: BTreeMap::new(),
+            written: BTreeMap::new(),
+            superseded: BTreeSet::new(),
             goal: None,
             last_lookup: LastLookup::default(),
             reading: Reading::default(),

@@ -8,7 +8,7 @@ use crate::agent::{RequestKind, spot_draw};
 use crate::plan::{Approval, Kind};
 
 /// Impact from which a step escalates: 2, control.
-const CONTROLS: u8 = 2;
+pub(super) const CONTROLS: u8 = 2;
 
 impl Run {
     /// True if a person must approve a node before the node acts: the plan asks for an approval, the run has an oversight

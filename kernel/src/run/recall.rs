@@ -183,6 +183,11 @@ impl Origins<'_> {
         &self.withdrawn
     }
 
+    /// The run whose result this run keeps as its own: it repeats that run, or is a fork of it.
+    pub fn made_in(&self, node: &NodeId) -> Option<RunId> {
+        self.kept.get(node).copied()
+    }
+
     /// The record behind the node's result.
     pub fn bound(&self, node: &NodeId) -> Option<RecordPlace> {
         self.bound.get(node).copied()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::invoice::Spending;
+use super::spending::Spending;
 use super::{ModelUsage, NodeState, NodeStatus, Run, RunOutcome};
 use crate::event::Event;
 use crate::id::{NodeId, Ticks};

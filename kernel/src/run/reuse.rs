@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 use super::apply::IllegalStep;
 use super::decision::Decision;
 use super::intent::executable;
-use super::node_status::{NodeInstance, NodeStatus, WorkIdentity};
+use super::node_status::{NodeStatus, WorkIdentity};
 use super::{RefDigests, Run};
 use crate::event::{
     ArtifactEdited, Event, ResultKept, ResultRecorded, ReuseDecided, ReuseDecision, ReuseTerms,
 };
-use crate::id::{Digest, NodeId, RunId};
+use crate::id::{Digest, NodeId};
 use crate::json::{self, Json, JsonError};
 use crate::lineage::{Manifest, Material, Repetition};
-use crate::plan::{Approval, Effect, Freshness, Kind, Node};
+use crate::plan::{Approval, Effect, Freshness, Kind, Node, Plan};
 use crate::run::{NodeState, TransitionReason};
 
 impl Run {
@@ -26,21 +26,44 @@ impl Run {
 
     /// True if a recorded result may stand in for the node: its results are recorded, and no source has to be asked first.
     pub fn is_reusable(&self, node: &Node) -> bool {
-        self.is_recorded(node) && repetition(node).allows_reuse()
+        self.is_reusable_in(&self.plan, node)
+    }
+
+    /// The same for a node of a plan that takes the place of the run's.
+    pub(super) fn is_reusable_in(&self, plan: &Plan, node: &Node) -> bool {
+        self.is_recorded_in(plan, node) && repetition(node).allows_reuse()
     }
 
     /// True if results of the node are recorded: the run takes part in reuse, the node only computes, asks a model, or reads
     /// under a policy of freshness, and no person decides about the node. Nodes of a goal run are never recorded, because each
     /// follows from earlier answers.
     pub fn is_recorded(&self, node: &Node) -> bool {
+        self.is_recorded_in(&self.plan, node)
+    }
+
+    fn is_recorded_in(&self, plan: &Plan, node: &Node) -> bool {
         let is_read = node.reach().effect == Effect::Read && node.fresh.is_recorded();
         let is_watched =
-            self.plan.policy.oversight.is_some() || node.asks_after() || node.approval != Approval::None;
+            plan.policy.oversight.is_some() || node.asks_after() || node.approval != Approval::None;
         self.reuse.is_some()
             && self.goal.is_none()
             && matches!(node.kind, Kind::Tool | Kind::Model)
             && !is_watched
             && (is_read || repetition(node).allows_reuse())
+    }
+
+    /// True if a node above may have changed the world in this run: a read recorded earlier does not tell what it did.
+    pub fn follows_an_effect(&self, node: &Node) -> bool {
+        let Some(at) = self.position(&node.id) else { return false };
+        let (mut seen, mut open) = (BTreeSet::new(), vec![at]);
+        while let Some(at) = open.pop() {
+            let above = self.graph.sources[at].iter().map(|(source, _)| *source);
+            open.extend(above.filter(|&source| seen.insert(source)));
+        }
+        seen.into_iter().any(|above| {
+            let instance = &self.instances[above];
+            instance.attempts > 0 && instance.was_sent && self.plan.nodes[above].acts()
+        })
     }
 
     /// Manifest of the work of an attempt in a workspace. `refs` are the digests of [`Run::attempt_input`].
@@ -123,28 +146,15 @@ impl Run {
         self.kept.get(node)
     }
 
-    /// Results of this run, `from`, that a repetition keeps although a record might not stand in for them: effects, reads of any age,
-    /// answers of people and of the outside. `changed` are the nodes that the change reaches; they keep nothing.
-    pub fn results_to_keep(&self, from: RunId, changed: &BTreeSet<NodeId>) -> Vec<ResultKept> {
-        let undone = self.undone();
-        let is_kept = |node: &Node| {
-            !node.is_undo()
-                && !matches!(node.kind, Kind::Aggregator | Kind::Collector)
-                && (!self.is_reusable(node) || node.reach().effect == Effect::Read)
-                && !changed.contains(&node.id)
-                && !undone.contains(&node.id)
-        };
-        let plans =
-            |instance: &NodeInstance| instance.result().is_some_and(|output| output.directive.is_some());
-        let kept = self.instances().filter(|(node, instance)| {
-            instance.status == NodeStatus::Executed && is_kept(node) && !plans(instance)
-        });
-        let result = |(node, instance): (&Node, &NodeInstance)| {
-            // A result that is kept again was made by the same run as before.
-            let from = self.kept_result(&node.id).map_or(from, |kept| kept.from);
-            ResultKept { node: node.id.clone(), output: instance.result().cloned(), from }
-        };
-        kept.map(result).collect()
+    /// True unless the node keeps a result other than `artifact`: a newer record of the same work does not take its place.
+    pub fn is_kept_as(&self, node: &NodeId, artifact: Digest) -> bool {
+        let kept = self.kept.get(node).and_then(|kept| kept.output.as_ref());
+        kept.is_none_or(|kept| kept.artifact == artifact)
+    }
+
+    /// Identity of the work behind a kept result; `None` if it is unknown.
+    pub fn kept_work(&self, node: &NodeId) -> Option<WorkIdentity> {
+        self.kept_works.get(node).copied()
     }
 
     pub(super) fn apply_reuse(&mut self, decided: &ReuseDecided) -> Result<(), IllegalStep> {
@@ -155,10 +165,14 @@ impl Run {
             ReuseDecision::Recomputed(_) => return Ok(()),
         };
         let index = self.find(&decided.node)?;
+        let kept = self.kept_works.get(&decided.node);
+        let identity = match decided.decision {
+            ReuseDecision::Kept { .. } => kept.copied(),
+            // No receipt depends on this key, because acting nodes are never reused.
+            _ => decided.reuse.map(|reuse| WorkIdentity { reuse, idempotency_key: reuse }),
+        };
         let instance = &mut self.instances[index];
-        instance.output = output.cloned();
-        // No receipt depends on this key, because acting nodes are never reused.
-        instance.identity = decided.reuse.map(|reuse| WorkIdentity { reuse, idempotency_key: reuse });
+        (instance.output, instance.identity) = (output.cloned(), identity);
         Ok(())
     }
 }
@@ -175,6 +189,11 @@ impl Decision<'_, '_, '_> {
         if self.run.instances[at].status == NodeStatus::Ready {
             self.emit(Event::ReuseDecided(decided));
             self.transit(at, NodeState::Executed, reason);
+            let output = self.run.instances[at].output.as_ref();
+            let directive = output.and_then(|output| output.directive.as_ref());
+            if directive.is_some_and(|directive| directive.conclude) {
+                self.stop_for_conclusion(at);
+            }
         }
     }
 }

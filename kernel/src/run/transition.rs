@@ -47,6 +47,8 @@ impl Run {
                 instance.retries = 0;
                 instance.patch_count += 1;
                 instance.approved = false;
+                // The next intent is for other work.
+                instance.identity = None;
             }
             // A directive in the result of a drained node counts for nothing: the node was stopped before.
             (NodeState::Executed, _) if !drained && !self.plan.nodes[index].is_undo() => {

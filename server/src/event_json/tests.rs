@@ -4,9 +4,9 @@ use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, W
 use ostler_kernel::event::{
     AttemptIntent, AttemptProgress, AttemptRef, CallReserved, CallSettled, CallTerms, ChangeCause, Directive,
     Evaluated, Exposure, Failure, Forked, Fresh, GateAnswer, GateDecision, GateVerdict, HumanAnswer,
-    HumanRequest, HumanRequestKind, NodeTransition, Output, Parent, PipelineRecord, PlanRefusal, PlanVersion,
-    Published, RecordPlace, RefusedOutput, ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent,
-    StepKey, StepResult, Timer, TimerKind,
+    HumanRequest, HumanRequestKind, KeptIdentity, NodeTransition, Output, Parent, PipelineRecord,
+    PlanRefusal, PlanVersion, Published, RecordPlace, RefusedOutput, ReuseTerms, ReusedResult, RunOpened,
+    RunTerms, StepIntent, StepKey, StepResult, Timer, TimerKind,
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
@@ -125,6 +125,11 @@ fn run_records() -> Vec<Event> {
             attempt: 1,
             why: "no".to_owned(),
             output: Output { artifact: Digest([1; 32]), bytes: 2, inline: None, directive: None },
+        })),
+        Event::KeptIdentity(Box::new(KeptIdentity {
+            node: "a".into(),
+            reuse: Digest([3; 32]),
+            idempotency_key: Digest([4; 32]),
         })),
         retracted(Withdrawn::Result { run: RunId::default(), node: "a".into(), place: None }),
         retracted(Withdrawn::Executable(json_text(json!({"tool": "t"})))),
@@ -338,6 +343,7 @@ fn records_of_runs_have_stable_json() {
         grant_revoked {"by":"ann","client":"acme","grant":"g1"}
         forked {"at":9,"by":"ann","done":[["a",null]],"from":"0198f3c2-0000-7000-8000-000000000001"}
         candidate_kept {"artifact":"0101010101010101010101010101010101010101010101010101010101010101","attempt":1,"bytes":2,"node":"a","why":"no"}
+        kept_identity {"idempotency_key":"0404040404040404040404040404040404040404040404040404040404040404","node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303"}
         retracted {"by":"ann","client":"acme","id":"w1","node":"a","record":null,"run":"00000000-0000-0000-0000-000000000000","withdrawn":"result"}
         retracted {"by":"ann","client":"acme","executable":{"tool":"t"},"id":"w1","withdrawn":"executable"}
         retraction_carried_out {"client":"acme","retraction":"w1"}

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use ostler_actors::Charge;
+use ostler_kernel::id::NodeId;
 use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::PlanDraft;
-use ostler_kernel::run::{ModelUsage, Recomputation, RecomputationCause, Spent};
+use ostler_kernel::run::{ModelUsage, RecomputationCause};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -90,6 +92,18 @@ pub struct Invoice {
     pub effects: Vec<String>,
     /// The nodes among them that ask a person.
     pub approvals: Vec<String>,
+    /// The nodes among them that a person had approved: the approval is void.
+    #[serde(default)]
+    pub approvals_void: Vec<String>,
+    /// Nodes with an earlier edit that stays, although what the node rests on may come out changed.
+    #[serde(default)]
+    pub stale_edits: Vec<String>,
+    /// Highest impact of the nodes, 0 to 2.
+    #[serde(default)]
+    pub impact: u8,
+    /// Duration of the longest chain of them, by their last attempts, in milliseconds. Answers of people take longer.
+    #[serde(default)]
+    pub expected_ms: i64,
 }
 
 /// A node that a repetition executes, unless its inputs come out as they were.
@@ -102,40 +116,63 @@ pub struct InvoiceLine {
     pub cause: Option<RecomputationCause>,
     /// The nodes that it depends on, among the edited one and those that are executed.
     pub inputs: Vec<String>,
+    /// Impact, 0 to 2.
+    #[serde(default)]
+    pub impact: u8,
+    /// Duration of the last attempt in milliseconds; absent: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<i64>,
 }
 
 impl Invoice {
-    pub(crate) fn new(
-        run: String,
-        node: Option<String>,
-        lines: &[(Recomputation, Option<Spent>)],
-    ) -> Invoice {
-        let ids = |is: fn(&(Recomputation, Option<Spent>)) -> bool| {
-            lines.iter().filter(|line| is(line)).map(|(line, _)| line.node.to_string()).collect()
+    pub(crate) fn new(run: String, node: Option<String>, invoice: &ostler_actors::Invoice) -> Invoice {
+        let charges = &invoice.charges;
+        let ids = |is: fn(&Charge) -> bool| {
+            charges.iter().filter(|charge| is(charge)).map(|charge| charge.line.node.to_string()).collect()
         };
         let (mut credits, mut models) = (0_u64, ModelUsage::default());
-        for spent in lines.iter().filter_map(|(_, spent)| *spent) {
+        for spent in charges.iter().filter_map(|charge| charge.spent) {
             credits = credits.saturating_add(spent.credits);
             models = models.plus(&spent.models);
         }
         Invoice {
             run,
             node,
-            executes_at_most: lines.iter().map(|(line, _)| InvoiceLine::new(line)).collect(),
+            executes_at_most: charges.iter().map(InvoiceLine::new).collect(),
             credits,
             tokens: models.tokens(),
             nano_usd: models.nano_usd,
             unpriced: models.unpriced,
-            unknown: ids(|(_, spent)| spent.is_none()),
-            effects: ids(|(line, _)| line.acts),
-            approvals: ids(|(line, _)| line.asks),
+            unknown: ids(|charge| charge.spent.is_none()),
+            effects: ids(|charge| charge.line.acts),
+            approvals: ids(|charge| charge.line.asks),
+            approvals_void: ids(|charge| charge.line.was_approved),
+            stale_edits: invoice.stale_edits.iter().map(ToString::to_string).collect(),
+            impact: charges.iter().map(|charge| charge.line.impact).max().unwrap_or(0),
+            expected_ms: longest_chain(charges),
         }
     }
 }
 
+/// Duration of the longest chain of nodes, each behind its inputs. The nodes are in the order of the plan.
+fn longest_chain(charges: &[Charge]) -> i64 {
+    let mut ends: BTreeMap<&NodeId, i64> = BTreeMap::new();
+    for Charge { line, took_ms, .. } in charges {
+        let begins = line.inputs.iter().filter_map(|input| ends.get(input)).max().copied().unwrap_or(0);
+        ends.insert(&line.node, begins.saturating_add(took_ms.unwrap_or(0)));
+    }
+    ends.into_values().max().unwrap_or(0)
+}
+
 impl InvoiceLine {
-    fn new(line: &Recomputation) -> InvoiceLine {
-        let inputs = line.inputs.iter().map(ToString::to_string).collect();
-        InvoiceLine { node: line.node.to_string(), cause: line.cause, inputs }
+    fn new(charge: &Charge) -> InvoiceLine {
+        let line = &charge.line;
+        InvoiceLine {
+            node: line.node.to_string(),
+            cause: line.cause,
+            inputs: line.inputs.iter().map(ToString::to_string).collect(),
+            impact: line.impact,
+            took_ms: charge.took_ms,
+        }
     }
 }

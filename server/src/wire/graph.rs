@@ -55,7 +55,7 @@ pub struct GraphNode {
     /// Bytes of the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// `reused`, `cut_off`, `revalidated`, `edited`, or `recomputed` because of a change.
+    /// `reused`, `cut_off`, `revalidated`, `kept`, `edited`, or `recomputed` because of a change; `withdrawn`: by a retraction in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reuse: Option<String>,
     /// The node is on the longest chain of attempts.

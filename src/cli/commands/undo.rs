@@ -42,6 +42,15 @@ pub(crate) async fn undo(globals: &Globals, args: UndoArgs) -> Result<u8, Failur
         Ok(before) => before,
         Err(failure) => return session.stop_with(failure).await,
     };
+    if before.status.is_over() && before.undo.as_ref().is_some_and(|undo| undo.state == Undone::Undone) {
+        session.stop().await;
+        if globals.json {
+            out.json(&before);
+        } else {
+            out.line(format!("run {} is undone already", before.run));
+        }
+        return Ok(code::SUCCEEDED);
+    }
     let undo = format!("/v1/runs/{}/undo", path_segment(&before.run));
     let begun: Result<RunRef, ApiError> = session.post(&undo, &UndoRequest { intent: args.intent }).await;
     if let Err(refused) = begun {

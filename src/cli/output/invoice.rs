@@ -5,7 +5,7 @@ use ostler_server::wire::{Invoice, InvoiceLine};
 
 use crate::cli::output::cells::{harmless_line, padded, width};
 use crate::cli::output::terminal::{Out, tagged};
-use crate::cli::output::units::{dollars, plural};
+use crate::cli::output::units::{dollars, duration, plural};
 
 /// Most nodes that an invoice prints.
 const LINES_MAX: usize = 50;
@@ -28,8 +28,18 @@ pub(crate) fn print(invoice: &Invoice, json: bool, out: &mut Out) {
     }
     let named = |nodes: &[String]| if nodes.is_empty() { "none".to_owned() } else { nodes.join(", ") };
     out.line(format!("  last cost   {}", cost(invoice)));
-    out.line(harmless_line(&format!("  effects     {}", named(&invoice.effects))));
+    let impact = if invoice.impact > 0 { format!(" (impact {})", invoice.impact) } else { String::new() };
+    out.line(harmless_line(&format!("  effects     {}{impact}", named(&invoice.effects))));
     out.line(harmless_line(&format!("  approvals   {}", named(&invoice.approvals))));
+    if !invoice.stale_edits.is_empty() {
+        let stale = named(&invoice.stale_edits);
+        out.line(harmless_line(&format!(
+            "  stale       {stale}: edited before, stays; edit it again, or with --stale recompute"
+        )));
+    }
+    if !invoice.approvals_void.is_empty() {
+        out.line(harmless_line(&format!("  void        approvals of {}", named(&invoice.approvals_void))));
+    }
 }
 
 fn why(line: &InvoiceLine, edited: Option<&str>) -> String {
@@ -40,6 +50,10 @@ fn why(line: &InvoiceLine, edited: Option<&str>) -> String {
         Some(RecomputationCause::Withdrawn) => "its result was withdrawn".to_owned(),
         Some(RecomputationCause::Undone) => "its effect was undone, and is made again".to_owned(),
         Some(RecomputationCause::NoResult) => "has no result yet".to_owned(),
+        Some(RecomputationCause::OtherTool) => "its tool or model is another one now".to_owned(),
+        Some(RecomputationCause::ContractFailed) => "its result does not satisfy the contract".to_owned(),
+        Some(RecomputationCause::Damaged) => "its stored result is damaged or gone".to_owned(),
+        Some(RecomputationCause::Expired) => "the recorded read is not fresh any more".to_owned(),
         Some(RecomputationCause::Repeats) => "acts, reads or asks in every run".to_owned(),
         None => match edited.filter(|edited| line.inputs.iter().any(|input| input == edited)) {
             Some(edited) => format!("uses the edited `{edited}`"),
@@ -51,7 +65,8 @@ fn why(line: &InvoiceLine, edited: Option<&str>) -> String {
 /// What the nodes cost when they were executed last. Another answer of a model costs something else.
 fn cost(invoice: &Invoice) -> String {
     let Invoice { credits, tokens, nano_usd, unpriced, unknown, .. } = invoice;
-    let mut parts = vec![plural(*credits as usize, "credit"), plural(*tokens as usize, "token")];
+    let time = duration(invoice.expected_ms);
+    let mut parts = vec![plural(*credits as usize, "credit"), plural(*tokens as usize, "token"), time];
     match (*nano_usd, *unpriced) {
         (0, _) => {}
         (nano_usd, 0) => parts.push(dollars(nano_usd)),

@@ -75,7 +75,7 @@ pub(crate) fn reason(reason: &str) -> String {
 pub(crate) fn origin(decision: &str) -> &str {
     match decision {
         "cut_off" => "cut off",
-        "reused" | "revalidated" | "edited" | "kept" => decision,
+        "reused" | "revalidated" | "edited" | "kept" | "withdrawn" => decision,
         _ => "executed",
     }
 }

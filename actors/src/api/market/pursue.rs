@@ -9,7 +9,7 @@ use ostler_kernel::market::{
 };
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft};
 use ostler_kernel::port::{JournalError, RunRowStatus};
-use ostler_kernel::run::{Canceller, RunOutcome};
+use ostler_kernel::run::{Canceller, OpeningTerms, RunOutcome};
 use tokio::time::Duration;
 
 use crate::api::system::System;
@@ -193,12 +193,7 @@ impl System {
             scope: job.scope.clone(),
             workspace: PathBuf::from(&job.workspace),
             run: Some(job.id),
-            budget: Some(*budget),
-            calls: None,
-            reuse: None,
-            edits: Vec::new(),
-            kept: Vec::new(),
-            exposure: Default::default(),
+            terms: OpeningTerms { budget: Some(*budget), ..OpeningTerms::default() },
         };
         match self.submit(submission).await {
             Ok(_) => Ok(MarketStep::Started),

@@ -14,7 +14,7 @@ use ostler_kernel::event::{Event, Fresh, ReuseBasis, ReuseDecision, ReuseTerms};
 use ostler_kernel::id::RunId;
 use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::{Plan, PlanDraft};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{OpeningTerms, RunOutcome};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -215,8 +215,7 @@ impl Memo {
         let submission = Submission {
             client: client.into(),
             workspace: self.workspace.path().to_owned(),
-            reuse: Some(reuse),
-            edits,
+            terms: OpeningTerms { reuse: Some(reuse), edits, ..OpeningTerms::default() },
             ..Submission::plan(Arc::clone(&self.plan))
         };
         let begun = Instant::now();

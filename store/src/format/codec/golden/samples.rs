@@ -218,6 +218,8 @@ pub(crate) fn samples() -> Vec<Event> {
     let output = Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
     let refused = RefusedOutput { node: node(), attempt: 2, why: "contract[0]".into(), output };
     samples.push(Event::CandidateKept(Box::new(refused)));
+    let (reuse, idempotency_key) = (Digest([3; 32]), Digest([4; 32]));
+    samples.push(Event::KeptIdentity(Box::new(KeptIdentity { node: node(), reuse, idempotency_key })));
     samples
 }
 
