@@ -112,6 +112,9 @@ async fn a_result_that_nobody_approved_is_not_handed_to_who_opened_its_run() {
             until(async || system.all_approvals().await.unwrap().approvals.len() == 1).await;
             let approval = system.all_approvals().await.unwrap().approvals.remove(0);
             system.answer(&approval.id, approval.digest.unwrap(), answer).await.unwrap();
+        } else {
+            // Before its time is over, the question waits for a person.
+            until(async || system.outcome(run).await.unwrap() != RunStatus::Waiting).await;
         }
         assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
         assert_eq!(value(&system, run, "n").await["outputs"], expected);

@@ -42,7 +42,7 @@ use crate::cli::session::holder::{
     shut_down,
 };
 use crate::cli::session::open_errors::{holder_stopping, open_failure, start_failure};
-use crate::cli::session::settings::{load_settings, make_data_folder, missing_folder_text, no_runs_text};
+use crate::cli::session::settings::{MadeFolder, load_settings, missing_folder_text, no_runs_text};
 use crate::cli::session::signals::Signals;
 
 /// How long to wait for a holder that does not answer, and may be starting or exiting.
@@ -146,9 +146,7 @@ impl Session {
         {
             return Err(Failure::invalid(nothing));
         }
-        if mode == AccessMode::Create {
-            make_data_folder(&data);
-        }
+        let made_folder = (mode == AccessMode::Create).then(|| MadeFolder::at(&data));
         let (started, starts_nothing) =
             (Instant::now(), matches!(mode, AccessMode::Read | AccessMode::Cancel));
         loop {
@@ -171,6 +169,9 @@ impl Session {
             let builder = if starts_nothing { builder.without_callbacks() } else { builder };
             match metrics.apply_to(builder).start().await {
                 Ok(os) => {
+                    if let Some(folder) = &made_folder {
+                        folder.keep();
+                    }
                     metrics.announce(&os);
                     let (client, held) = open_in_process(os, &data, mode, config.retention.keep).await?;
                     return made(client, Some(held));

@@ -109,15 +109,35 @@ fn check_data_origin(data: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Makes the data folder where there is none, and notes that Ostler made it. What is wrong with its place is told when it is opened.
-pub(crate) fn make_data_folder(data: &Path) {
-    let around = data.parent().filter(|around| !around.as_os_str().is_empty());
-    if let Some(around) = around {
-        let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(around);
+/// A data folder that this process made, and removes again while it is empty.
+pub(crate) struct MadeFolder<'a>(Option<&'a Path>);
+
+impl MadeFolder<'_> {
+    /// Makes the data folder where there is none. What is wrong with its place is told when it is opened.
+    pub(crate) fn at(data: &Path) -> MadeFolder<'_> {
+        let mut folder = std::fs::DirBuilder::new();
+        folder.mode(0o700);
+        if let Some(around) = data.parent().filter(|around| !around.as_os_str().is_empty()) {
+            let _ = folder.recursive(true).create(around);
+        }
+        let is_made = folder.recursive(false).create(data).is_ok();
+        MadeFolder(Some(data).filter(|_| is_made))
     }
-    let is_made = std::fs::DirBuilder::new().mode(0o700).create(data).is_ok();
-    if let (true, Some(user)) = (is_made, user_folder()) {
-        let _ = Workspaces::at(&user).accept_folder(data);
+
+    /// Notes that Ostler made the folder.
+    pub(crate) fn keep(&self) {
+        if let (Some(data), Some(user)) = (self.0, user_folder()) {
+            let _ = Workspaces::at(&user).accept_folder(data);
+        }
+    }
+}
+
+impl Drop for MadeFolder<'_> {
+    fn drop(&mut self) {
+        if let Some(data) = self.0 {
+            // A folder with something in it stays.
+            let _ = std::fs::remove_dir(data);
+        }
     }
 }
 
