@@ -5,14 +5,17 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use ostler::kernel::event::{AttemptResult, Event, Outcome, Output};
-use ostler::kernel::id::{NodeId, RunId};
+use ostler::kernel::gate::{self, Call, GatePolicy, GatedTool, Provenance, Scope, Spent, Verdict};
+use ostler::kernel::id::{Digest, NodeId, RunId};
+use ostler::kernel::json::Object;
 use ostler::kernel::plan::{Plan, PlanDraft, Settings};
 use ostler::kernel::run::{
     Completion, DecisionContext, NodeState, RuleDiagnoser, Run, RunInput, StaticPlanner,
 };
 use ostler::kernel::{json, lineage};
+use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_scheduler::{Event as QueueEvent, NewJob};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::sse::Stream;
 use crate::workload::{COST_MAX, Draws, Numbers, Size, filled};
@@ -28,7 +31,7 @@ pub(crate) struct Case {
 /// Standard library only: trees, strings, number formatting.
 pub(crate) const YARDSTICK: Case = Case { name: "yardstick", times: 20, repeat: yardstick };
 
-pub(crate) const CASES: [Case; 11] = [
+pub(crate) const CASES: [Case; 13] = [
     YARDSTICK,
     Case { name: "validation of 1,000 nodes and 10,000 edges", times: 3, repeat: validation },
     Case { name: "deciding a chain of 100", times: 10, repeat: deciding },
@@ -44,13 +47,56 @@ pub(crate) const CASES: [Case; 11] = [
         times: 10,
         repeat: streamed_anthropic,
     },
+    Case { name: GATE, times: 200, repeat: gate },
+    Case { name: DIGEST, times: 200, repeat: digest },
 ];
 
 const THREE: &str = "enqueue, dispatch, settle of 1,000 at n=100k, k=1k";
 const PAIR: &str = "insert and pop_first of 1,000 at n=100k in a BTreeMap";
+const GATE: &str = "the gate on a call with 1 KiB of parameters";
+const DIGEST: &str = "canonical JSON and BLAKE3 of 1 KiB of parameters";
 
 /// Maximum ratio between two cases, independent of the baseline.
-pub(crate) const LIMITS: [(&str, &str, f64); 1] = [(THREE, PAIR, 2.0)];
+pub(crate) const LIMITS: [(&str, &str, f64); 2] = [(THREE, PAIR, 2.0), (GATE, DIGEST, 3.0)];
+
+/// Parameters of `fs.write`.
+fn params() -> Map<String, Value> {
+    let text = "a line of a file, \"quoted\"\n".repeat(1_024 / 27);
+    json!({"path": "notes/today.txt", "text": text, "mode": "replace"}).as_object().unwrap().clone()
+}
+
+fn gate(times: usize) {
+    let tools = builtin(&ToolConfig::default(), None);
+    let tool =
+        GatedTool::new(tools.into_iter().find(|tool| tool.spec().name == "fs.write").unwrap()).unwrap();
+    let scope = Scope { tools: BTreeMap::from([("fs.write".to_owned(), None)]) };
+    let scopes = BTreeMap::from([("default".to_owned(), scope)]);
+    let policy = GatePolicy { scopes, ceiling: 2, ..GatePolicy::default() };
+    let params = params();
+    for _ in 0..times {
+        let call = Call {
+            tool: Some(&tool),
+            name: "fs.write",
+            // A new object: one that is shared keeps its digest.
+            params: params.clone().into(),
+            floor: 0,
+            intent: 1,
+            scope: "default".into(),
+            workspace: Some("/srv"),
+            provenance: Provenance::PLAN,
+            spent: Spent::NOTHING,
+        };
+        let verdict = gate::decide(call, Digest([7; 32]), &policy);
+        assert!(matches!(black_box(verdict), Verdict::Allowed { .. }));
+    }
+}
+
+fn digest(times: usize) {
+    let params = params();
+    for _ in 0..times {
+        black_box(Object::from(params.clone()).digest()).unwrap();
+    }
+}
 
 fn yardstick(times: usize) {
     for _ in 0..times {
