@@ -24,15 +24,20 @@ mod delta;
 mod diagnostic;
 mod draft;
 mod duration;
+mod edge;
+mod effect;
 mod for_each;
 mod freshness;
 mod graph;
 mod guard;
+mod kind;
 mod model;
+mod node;
 mod node_index;
 mod normalise;
 mod packed_lists;
 mod pointer;
+mod policy;
 mod policy_floor;
 mod set_fields;
 mod settings;
@@ -49,16 +54,21 @@ pub use delta::{Change, Delta, MergedPlan, NodeProgress, Revision, apply_change,
 pub use diagnostic::{Diagnostic, DiagnosticCode, SAME_DIAGNOSTICS_MAX};
 pub use draft::{DepDraft, Impact, NodeDraft, NodeFields, PlanDraft, PolicyDraft, RuleDraft};
 pub use duration::{DURATION_RULE, HumanDuration};
+pub use edge::{Dep, Dispatch, Join, Method, On, ParamRef, Rule};
+pub use effect::{Approval, Effect, Idempotency, InDoubt};
 pub(crate) use for_each::read as read_list;
 pub use for_each::{ForEach, OnChild, expand};
 pub use freshness::Freshness;
 pub use graph::Graph;
 pub(crate) use guard::read as read_guards;
 pub use guard::{GUARDS_MAX, Guard, Op};
-pub use model::*;
+pub use kind::Kind;
+pub use model::Plan;
+pub use node::{Made, Node};
 pub use normalise::{UncheckedPlan, normalise};
 pub use packed_lists::PackedLists;
 pub use pointer::{Origin, Pointer, pointer_steps};
+pub use policy::{KEPT_ANSWERS_MAX, OnFailure, Policy};
 pub use settings::{
     BadParam, MODEL_DEFAULT, MODEL_TIMEOUT_MS, RENDER_TOOL, SUB_AGENT_TIMEOUT_MS, SUB_AGENT_TOOL, Settings,
     TEST_TOOL, ToolDefaults, Tools, model_of_tool, model_tool,
