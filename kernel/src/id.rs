@@ -214,6 +214,55 @@ impl FromStr for Digest {
     }
 }
 
+/// The first hex digits of a digest, as a person copies them.
+///
+/// ```
+/// # use ostler_kernel::id::{Digest, DigestStart};
+/// let start: DigestStart = "b3:2B5a986b".parse()?;
+/// let digest: Digest = format!("2b5a986b{:056}", 0).parse().unwrap();
+/// assert!(start.begins(digest));
+/// assert!("2b5a98".parse::<DigestStart>().is_err(), "too short to tell digests apart");
+/// # Ok::<(), ostler_kernel::id::ParseDigestStartError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DigestStart(String);
+
+/// A text that does not begin a digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected at least {} hex digits of a digest, found {found:?}", DigestStart::DIGITS_MIN)]
+pub struct ParseDigestStartError {
+    found: String,
+}
+
+impl DigestStart {
+    /// Fewest hex digits.
+    pub const DIGITS_MIN: usize = 8;
+
+    /// True if the digest begins with these digits.
+    pub fn begins(&self, digest: Digest) -> bool {
+        digest.to_string().starts_with(&self.0)
+    }
+}
+
+impl FromStr for DigestStart {
+    type Err = ParseDigestStartError;
+
+    fn from_str(text: &str) -> Result<Self, ParseDigestStartError> {
+        let digits = text.strip_prefix("b3:").unwrap_or(text).to_ascii_lowercase();
+        let fits = (DigestStart::DIGITS_MIN..=64).contains(&digits.len());
+        if !fits || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(ParseDigestStartError { found: text.chars().take(80).collect() });
+        }
+        Ok(DigestStart(digits))
+    }
+}
+
+impl From<Digest> for DigestStart {
+    fn from(digest: Digest) -> DigestStart {
+        DigestStart(digest.to_string())
+    }
+}
+
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {

@@ -54,8 +54,8 @@ pub(crate) async fn rerun_invoice(
 /// The edit that a request describes.
 fn node_edit(node: &str, request: EditRequest, author: String) -> Result<NodeEdit, Problem> {
     let EditRequest { value, if_digest, stale } = request;
-    let seen = if_digest.map(|digest| digest.strip_prefix("b3:").unwrap_or(&digest).parse());
-    let seen = seen.transpose().map_err(|error| Problem::bad("digest", format!("if_digest: {error}")))?;
+    let seen = if_digest.map(|digest| digest.parse()).transpose();
+    let seen = seen.map_err(|error| Problem::bad("digest", format!("the digest of the result: {error}")))?;
     Ok(NodeEdit { node: node.into(), value, author, seen, stale: stale.into() })
 }
 

@@ -103,6 +103,9 @@ fn error_kind(error: &serde_saphyr::Error) -> SyntaxErrorKind {
             }
             _ => SyntaxErrorKind::other("the file is too large"),
         },
+        serde_saphyr::Error::NonFiniteFloat { .. } => {
+            SyntaxErrorKind::other("expected a finite number: JSON has no infinity and no NaN")
+        }
         error => match first_line(&error.to_string()) {
             message if message == TOO_DEEP => SyntaxErrorKind::TooDeep,
             // Own errors pass through the parser as text.

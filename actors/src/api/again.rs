@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use ostler_kernel::event::ArtifactEdited;
-use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
+use ostler_kernel::id::{Digest, DigestStart, NodeId, RunId, Ticks};
 use ostler_kernel::lineage::{EditRefusal, Edited, StalePolicy, check_edit};
 use ostler_kernel::plan::Plan;
 use ostler_kernel::run::{Doubt, Recomputation, Spent};
@@ -56,8 +56,9 @@ pub struct NodeEdit {
     pub value: Value,
     /// Name of the editing person.
     pub author: String,
-    /// Digest of the result that the person saw; another present result refuses the edit. `None`: any result is replaced.
-    pub seen: Option<Digest>,
+    /// Beginning of the digest of the result that the person saw; another present result refuses the edit. `None`: any result is
+    /// replaced.
+    pub seen: Option<DigestStart>,
     /// Policy for the edit after the inputs of the node change.
     pub stale: StalePolicy,
 }
@@ -216,6 +217,6 @@ impl System {
         let result = view.run.instance(node).and_then(|instance| instance.result());
         let current = result.map(|output| output.artifact);
         let edited = Edited { current, acts: description.acts(), satisfies: broken.is_none() };
-        check_edit(edited, *seen).map_err(|why| AgainError::Edit { node: node.clone(), why, current, broken })
+        check_edit(edited, seen.as_ref()).map_err(|why| AgainError::Edit { node: node.clone(), why, current, broken })
     }
 }

@@ -63,6 +63,11 @@ impl Workspaces {
         kept: &BTreeSet<PathBuf>,
         data: &BTreeSet<PathBuf>,
     ) -> io::Result<()> {
+        // What has no UTF-8 name is not noted, so it is distrusted: the notes are JSON.
+        let named = |paths: &BTreeSet<PathBuf>| -> BTreeSet<PathBuf> {
+            paths.iter().filter(|path| path.to_str().is_some()).cloned().collect()
+        };
+        let (kept, data) = (&named(kept), &named(data));
         let noted = self.change(|notes| {
             for folder in folders {
                 let first = !notes.ran.contains_key(folder);

@@ -126,7 +126,7 @@ fn is_left_out(entry: &DirEntry, hidden: bool) -> bool {
 fn text_of(path: &Path) -> Result<String, Failure> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
         structural(format!(
-            "the name {} is not UTF-8: rename the file, or leave it out by .gitignore",
+            "the name {} is not UTF-8: rename the file, or leave it out by a glob or .gitignore",
             path.display()
         ))
     })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::Digest;
+use crate::id::{Digest, DigestStart};
 
 /// Policy for an edit when the inputs of the edited node change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -97,14 +97,14 @@ pub struct Edited {
     pub satisfies: bool,
 }
 
-/// Checks an edit. `seen` is the digest that the author started from; `None` accepts the current artifact.
+/// Checks an edit. `seen` begins the digest that the author started from; `None` accepts the current artifact.
 ///
 /// # Errors
 ///
 /// The first reason for refusal, in the order of [`EditRefusal`].
-pub fn check_edit(node: Edited, seen: Option<Digest>) -> Result<(), EditRefusal> {
+pub fn check_edit(node: Edited, seen: Option<&DigestStart>) -> Result<(), EditRefusal> {
     let current = node.current.ok_or(EditRefusal::NoArtifact)?;
-    if seen.is_some_and(|seen| seen != current) {
+    if seen.is_some_and(|seen| !seen.begins(current)) {
         return Err(EditRefusal::OldMismatch);
     }
     if node.acts {

@@ -40,7 +40,7 @@ pub struct ForkRequest {
 pub struct EditRequest {
     /// The new content.
     pub value: Value,
-    /// Digest of the result that the person saw; absent: no check.
+    /// Digest of the result that the person saw, or its first eight hex digits or more; absent: no check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_digest: Option<String>,
     /// Treatment of the edit once the inputs of the node change.

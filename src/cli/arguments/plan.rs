@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler::config::{Config, run_slots_default};
+use ostler::config::{CONFIG_NAME, Config, run_slots_default};
 use ostler::finding::Finding;
 use ostler::plan_file::{Format, PLAN_FILE_BYTES_MAX, PlanFile};
 use ostler_actors::Toolbox;
@@ -78,11 +78,18 @@ pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Findi
         .map_err(|findings| findings.into_iter().map(|finding| naming_new_server(finding, config)).collect())
 }
 
-/// A tool may be unknown only because nobody has accepted its MCP server yet.
+/// A tool may be unknown only because nobody has configured or accepted its MCP server yet.
 fn naming_new_server(finding: Finding, config: &Config) -> Finding {
     let tool = finding.detail.strip_prefix("unknown tool ").and_then(|tool| tool.strip_prefix(MCP_PREFIX));
     let is_its = |name: &str| tool.is_some_and(|tool| tool.split('.').next() == Some(name));
-    let Some(server) = config.servers.new_ones().find(|server| is_its(server.name())) else { return finding };
+    let Some(server) = config.servers.new_ones().find(|server| is_its(server.name())) else {
+        let name = tool.and_then(|tool| tool.split('.').next()).unwrap_or_default();
+        if name.is_empty() || config.mcp.contains_key(name) {
+            return finding;
+        }
+        let help = format!("its server is not configured: add [mcp.{name}] to {CONFIG_NAME}; `ostler mcp ls` lists the servers");
+        return Finding { help, ..finding };
+    };
     let accept = hints::command("mcp accept", &[server.name()], "");
     let help = format!("accept its server first: `{accept}`; `ostler run` accepts a new server by itself");
     Finding { help, ..finding }

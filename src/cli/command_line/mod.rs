@@ -324,10 +324,10 @@ enum Command {
         after_help = "Examples:\n  ostler audit @last\n  ostler audit --follow\n  ostler audit --verify"
     )]
     Audit(audit::AuditArgs),
-    /// Stop all new calls of tools, or let them go on
+    /// Stop all new calls of tools, or permit them again
     ///
     /// A lockdown holds until `ostler lockdown off`, also after a restart. Calls that run already end as usual; nodes
-    /// whose call is stopped fail.
+    /// whose call is stopped fail, and `ostler rerun RUN` repeats what failed. `ostler checkpoint` only suspends a run.
     #[command(after_help = "Examples:\n  ostler lockdown on\n  ostler lockdown off")]
     Lockdown(lockdown::LockdownArgs),
     /// Check, explain and test the policy of the gate

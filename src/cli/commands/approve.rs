@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use clap::Args;
+use ostler_kernel::id::DigestStart;
 use ostler_kernel::grant::{GRANT_MS_MAX, pattern};
 use ostler_kernel::ledger::Amount;
 use ostler_kernel::plan::{HumanDuration, nearest};
@@ -32,9 +33,6 @@ use crate::cli::session::{AccessMode, Session, approval_prompt, watch_run};
 
 /// Most pairs of letters compared in the search for a node of a similar name.
 const PAIRS_MAX: usize = 100_000;
-
-/// Minimum hex digits of `--digest`.
-const DIGEST_GIVEN_MIN: usize = 8;
 
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
@@ -284,13 +282,10 @@ fn pending_question<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Fai
 
 /// Rejects a digest that does not match the current content.
 fn check_digest(given: &str, shown: &str, run: &str, node: &str) -> Result<(), Failure> {
-    let hex = given.strip_prefix("b3:").unwrap_or(given).to_ascii_lowercase();
-    if hex.len() < DIGEST_GIVEN_MIN || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Failure::invalid(with_location(&format!(
-            "--digest {given:?}: not a digest; give at least {DIGEST_GIVEN_MIN} of its hex digits, as `ostler approvals` shows them"
-        ))));
-    }
-    if shown.strip_prefix("b3:").unwrap_or(shown).starts_with(&hex) {
+    let start: DigestStart = given.parse().map_err(|error| {
+        Failure::invalid(with_location(&format!("--digest: {error}; `ostler approvals` shows the digest")))
+    })?;
+    if shown.parse().is_ok_and(|shown| start.begins(shown)) {
         return Ok(());
     }
     Err(Failure::invalid(format!(

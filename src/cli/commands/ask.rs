@@ -25,7 +25,7 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::approval::{Detail, approval_lines};
 use crate::cli::output::live::{NoView, View};
 use crate::cli::output::summary::ReportParts;
-use crate::cli::output::terminal::Out;
+use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, exit_code, follow_until};
 use crate::cli::session::signals::Signals;
@@ -263,7 +263,10 @@ async fn plan_only(
 ) -> Result<u8, Failure> {
     let shown = tokio::select! {
         shown = show_plan(&mut session, run, json, out) => shown,
-        code = signals.next() => Err(Failure::silent(code)),
+        code = signals.next() => {
+            status_line(format!("stopped; run {run} has no plan yet, and is cancelled"));
+            Err(Failure::silent(code))
+        }
     };
     let cancelled = cancel_open(&mut session, run).await;
     session.stop().await;

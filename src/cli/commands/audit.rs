@@ -105,10 +105,12 @@ pub(crate) async fn audit(globals: &Globals, args: AuditArgs) -> Result<u8, Fail
         return Ok(code::SUCCEEDED);
     }
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-    let shown = match (&args.run, args.follow) {
-        (Some(run), _) => one(&mut session, globals, &args, run, &mut out).await,
-        (None, false) => all(&mut session, globals, &args, &mut out).await,
-        (None, true) => follow_all(&mut session, globals, &mut out).await,
+    if args.follow && args.run.is_none() {
+        return follow_all(session, globals, &mut out).await;
+    }
+    let shown = match &args.run {
+        Some(run) => one(&mut session, globals, &args, run, &mut out).await,
+        None => all(&mut session, globals, &args, &mut out).await,
     };
     session.stop().await;
     shown
@@ -144,18 +146,25 @@ async fn all(
     if args.verify { report(&checked, globals.json, out) } else { Ok(code::SUCCEEDED) }
 }
 
-/// Prints new verdicts of all runs until the command is ended.
-async fn follow_all(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
+/// Prints new verdicts of all runs until the command is ended. Holds the data folder only while it reads.
+async fn follow_all(mut session: Session, globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
     let mut seen = std::collections::BTreeMap::new();
-    while !out.is_closed() {
-        for run in runs(session).await? {
+    loop {
+        for run in runs(&mut session).await? {
             let after = seen.entry(run.clone()).or_insert(0_u64);
             let mut verdicts = Verdicts { run, json: globals.json, ..Verdicts::default() };
-            show(session, &mut verdicts, after, "now", out).await?;
+            show(&session, &mut verdicts, after, "now", out).await?;
         }
-        tokio::time::sleep(LIST_INTERVAL).await;
+        if out.is_closed() {
+            session.stop().await;
+            return Ok(code::SUCCEEDED);
+        }
+        if session.client.is_remote() {
+            tokio::time::sleep(LIST_INTERVAL).await;
+        } else {
+            session = session.wait_for_holder().await?;
+        }
     }
-    Ok(code::SUCCEEDED)
 }
 
 /// All runs, the oldest first.

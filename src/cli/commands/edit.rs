@@ -32,7 +32,7 @@ pub(crate) struct EditArgs {
     /// The file is a text: the new result is {FIELD: text}
     #[arg(long, value_name = "FIELD", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     text: Option<String>,
-    /// Refuse the edit if this is not the digest of the result any more
+    /// Refuse the edit if the digest of the result no longer begins so
     #[arg(long, value_name = "DIGEST")]
     if_digest: Option<String>,
     /// Fate of the edit in later runs, after a change of the inputs of the node

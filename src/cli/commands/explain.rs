@@ -347,7 +347,7 @@ pub(super) fn difference(here: &NodeFate, there: Option<&NodeFate>) -> String {
             Some(difference) => difference.in_words(),
             None => "the same work".to_owned(),
         },
-        _ => "not recorded in both runs".to_owned(),
+        _ => "nothing to compare: not recorded for reuse in both runs".to_owned(),
     }
 }
 

@@ -243,6 +243,16 @@ async fn explain(globals: &Globals, args: &ExplainArgs, out: &mut Out) -> Result
     let workspace = args.bounds.workspace()?;
     let (config, _) = settings::load_settings(globals, Path::new(&workspace))?;
     let gate = Gate::new(&config, workspace);
+    if gate.toolbox.gated(&args.tool).is_none() {
+        let tools = tools(&config);
+        let names = tools.iter().map(|tool| tool.spec().name.as_str());
+        let near = nearest(&args.tool, names, &mut PAIRS_MAX.clone());
+        let advice = near.map_or_else(
+            || "`ostler doctor` lists the tools".to_owned(),
+            |near| format!("did you mean {near}?"),
+        );
+        return Err(Failure::invalid(format!("there is no tool {:?}; {advice}", args.tool)));
+    }
     let params = params(&args.params)?;
     let standing = Standing { lockdown: is_locked_down(globals).await?, ..Standing::default() };
     let intent = args.bounds.intent.unwrap_or(gate.policy.default_intent);

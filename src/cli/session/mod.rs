@@ -42,7 +42,9 @@ use crate::cli::session::holder::{
     shut_down,
 };
 use crate::cli::session::open_errors::{holder_stopping, open_failure, start_failure};
-use crate::cli::session::settings::{MadeFolder, load_settings, missing_folder_text, no_runs_text};
+use crate::cli::session::settings::{
+    MadeFolder, SettingsFault, folder_without_settings, missing_folder_text, no_runs_text, read_settings,
+};
 use crate::cli::session::signals::Signals;
 
 /// How long to wait for a holder that does not answer, and may be starting or exiting.
@@ -85,14 +87,23 @@ fn config_unused_text(file: &Path, pid: u32) -> String {
     )
 }
 
+/// Connects to the process that holds the data folder although the configuration that a command finds cannot be used: a fault in a
+/// file, or a file that a step has written, must not keep anybody from stopping what runs.
+async fn holder_without_settings(globals: &Globals, fault: &SettingsFault) -> Option<(Client, PathBuf)> {
+    let spared = fault.spared()?;
+    let data = folder_without_settings(globals)?;
+    let (client, health) = connect(&data).await?;
+    status_line(config_unused_text(spared, health.pid));
+    Some((client, data))
+}
+
 /// Opens a session with a data folder that may have things of a kind; fails if there is no folder.
 pub(crate) async fn open_existing(
     what: &str,
     globals: &Globals,
     mode: AccessMode,
 ) -> Result<Session, Failure> {
-    let (_, data) = load_settings(globals, Path::new("."))?;
-    if let Some(data) = data
+    if let Ok((_, Some(data))) = read_settings(globals, Path::new("."))
         && let Some(nothing) = missing_folder_text(what, Some(&data))?
     {
         return Err(Failure::invalid(nothing));
@@ -121,10 +132,19 @@ impl Session {
         mode: AccessMode,
         metrics: MetricsOption,
     ) -> Result<Session, Failure> {
-        let (mut config, data) = load_settings(globals, workspace)?;
         let made = |client, held| {
             let (globals, workspace) = (globals.clone(), workspace.to_owned());
             Ok(Session { client, held, globals, workspace, mode })
+        };
+        let (mut config, data) = match read_settings(globals, workspace) {
+            Ok(settings) => settings,
+            Err(fault) => match holder_without_settings(globals, &fault).await {
+                Some((client, data)) => {
+                    metrics.require_in_process(&data)?;
+                    return made(client, None);
+                }
+                None => return Err(fault.report(globals)),
+            },
         };
         let ensure_operator_key = || {
             if mode != AccessMode::Read {
@@ -201,7 +221,7 @@ impl Session {
     pub(crate) async fn reconnect(&mut self, mode: AccessMode) -> Result<(), Failure> {
         if self.client.is_remote() {
             // A process that is shutting down does not accept this request.
-            if let (_, Some(data)) = load_settings(&self.globals, &self.workspace)? {
+            if let Some(data) = self.data_folder() {
                 let mut since = Some(Instant::now());
                 while is_shutting_down(&data).await {
                     if since.take_if(|since| since.elapsed() > POLL_INTERVAL).is_some() {
@@ -323,6 +343,26 @@ impl Session {
     /// Notifies of a full disk, if this process holds the data folder.
     pub(crate) fn disk_full_changes(&self) -> Option<watch::Receiver<Option<String>>> {
         Some(self.held.as_ref()?.os.system().full())
+    }
+
+    /// Lets go of the data folder, so that other commands can hold it, and connects to the next one that does.
+    pub(crate) async fn wait_for_holder(self) -> Result<Session, Failure> {
+        let (globals, workspace, mode, data) =
+            (self.globals.clone(), self.workspace.clone(), self.mode, self.data_folder());
+        self.stop().await;
+        if let Some(data) = data {
+            while connect(&data).await.is_none() {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        }
+        Session::open(&globals, &workspace, mode).await
+    }
+
+    fn data_folder(&self) -> Option<PathBuf> {
+        match read_settings(&self.globals, &self.workspace) {
+            Ok((_, data)) => data,
+            Err(_) => folder_without_settings(&self.globals),
+        }
     }
 
     /// Shuts down at once; open runs stay open.

@@ -24,19 +24,75 @@ pub(crate) fn load_settings(
     globals: &Globals,
     workspace: &Path,
 ) -> Result<(Config, Option<PathBuf>), Failure> {
+    read_settings(globals, workspace).map_err(|fault| fault.report(globals))
+}
+
+/// Reason why a command has no settings; nothing is printed yet.
+pub(crate) enum SettingsFault {
+    /// The configuration beside the data folder or in the workspace has faults.
+    Faults(PathBuf, ConfigError),
+    /// The configuration there may be the work of a program, as the text tells.
+    Distrusted(PathBuf, String),
+    Other(Failure),
+}
+
+impl SettingsFault {
+    /// Prints the faults of the configuration.
+    pub(crate) fn report(self, globals: &Globals) -> Failure {
+        match self {
+            SettingsFault::Faults(_, error) => refused(error, globals),
+            SettingsFault::Distrusted(_, why) => Failure::invalid(why),
+            SettingsFault::Other(failure) => failure,
+        }
+    }
+
+    /// The configuration that a command can do without where another process holds the data folder and has its own.
+    pub(crate) fn spared(&self) -> Option<&Path> {
+        match self {
+            SettingsFault::Faults(path, _) | SettingsFault::Distrusted(path, _) => Some(path),
+            SettingsFault::Other(_) => None,
+        }
+    }
+}
+
+impl From<Failure> for SettingsFault {
+    fn from(failure: Failure) -> SettingsFault {
+        SettingsFault::Other(failure)
+    }
+}
+
+/// Data folder of a command whose configuration cannot be used; `None` if the folder, too, may be made by programs of steps.
+pub(crate) fn folder_without_settings(globals: &Globals) -> Option<PathBuf> {
+    let data = globals.data.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
+    check_data_origin(&data).is_ok().then_some(data)
+}
+
+/// Like [`load_settings`], but prints nothing.
+pub(crate) fn read_settings(
+    globals: &Globals,
+    workspace: &Path,
+) -> Result<(Config, Option<PathBuf>), SettingsFault> {
     let named = globals.data.clone();
     if let Some(memory) = named.as_deref().filter(|data| data.as_os_str() == "memory:") {
-        return Err(not_a_folder(memory));
+        return Err(not_a_folder(memory).into());
     }
     let data = named.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
+    if data.to_str().is_none() {
+        let what = format!("data folder {}: the path is not UTF-8; name another with --data", data.display());
+        return Err(Failure::invalid(what).into());
+    }
     // The configuration may be in a data folder that cannot be read.
     data_folder_exists(&data)?;
+    let is_named = globals.config.is_some();
     let found = Config::find(globals.config.as_deref(), &data, workspace);
     let mut config = match &found {
         Some(path) => {
-            let config = Config::read_for(path, &tools()).map_err(|error| refused(error, globals))?;
-            let config = Config { found: globals.config.is_none(), ..config };
-            config.check_origin().map_err(Failure::invalid)?;
+            let config = Config::read_for(path, &tools()).map_err(|error| match is_named {
+                true => SettingsFault::Other(refused(error, globals)),
+                false => SettingsFault::Faults(path.clone(), error),
+            })?;
+            let config = Config { found: !is_named, ..config };
+            config.check_origin().map_err(|why| SettingsFault::Distrusted(path.clone(), why))?;
             config
         }
         None => Config::default(),
@@ -52,7 +108,7 @@ pub(crate) fn load_settings(
         (None, Some(StoreUrl::File(path))) => Some(path.clone()),
         (None, Some(StoreUrl::Memory)) => None,
         (Some(named), Some(StoreUrl::Memory)) => {
-            return Err(contradiction(&named, &found.unwrap_or_default()));
+            return Err(contradiction(&named, &found.unwrap_or_default()).into());
         }
         (Some(_), Some(StoreUrl::File(_)) | None) | (None, None) => Some(data),
     };
@@ -99,6 +155,8 @@ fn check_data_origin(data: &Path) -> Result<(), Failure> {
     let place = data.display();
     match workspaces.trusts_folder(data) {
         Ok(true) => Ok(()),
+        // Told when it is opened.
+        Ok(false) if !data.is_dir() => Ok(()),
         Ok(false) => Err(Failure::invalid(format!(
             "data folder {place}: programs of steps ran where they could make it, so it may be theirs; name another with --data, or, \
              if it is yours: ostler policy accept {place}"
@@ -193,7 +251,12 @@ fn refused(error: ConfigError, globals: &Globals) -> Failure {
 /// Returns whether the data folder is missing, so that there is nothing to list. Prints that, unless the output is
 /// JSON.
 pub(crate) fn has_no_data_folder(what: &str, globals: &Globals) -> Result<bool, Failure> {
-    let (_, data) = load_settings(globals, Path::new("."))?;
+    let data = match read_settings(globals, Path::new(".")) {
+        Ok((_, data)) => data,
+        // What holds the folder may need no configuration of this command.
+        Err(fault) if fault.spared().is_some() => return Ok(false),
+        Err(fault) => return Err(fault.report(globals)),
+    };
     let nothing = missing_folder_text(what, data.as_deref())?;
     if let Some(nothing) = nothing.as_ref().filter(|_| !globals.json) {
         status_line(nothing);

@@ -248,7 +248,11 @@ impl Served {
         let (plan, _) = plan::judge(&file, &self.config).map_err(|findings| {
             let shown: Vec<String> = findings
                 .iter()
-                .map(|finding| format!("{}: {}; {}", finding.code, finding.detail, finding.help))
+                .map(|finding| {
+                    let help = Some(&finding.help).filter(|help| !help.is_empty());
+                    let help = help.map(|help| format!("; {help}")).unwrap_or_default();
+                    format!("{}: {}{help}", finding.code, finding.detail)
+                })
                 .collect();
             Failure::invalid(shown.join("\n"))
         })?;
