@@ -374,26 +374,6 @@ impl Config {
         ToolConfig { sandbox: self.cage_config(), ..self.tools.clone() }
     }
 
-    /// Refuses a file that was found where a program of a step may have left it.
-    ///
-    /// # Errors
-    ///
-    /// What to do then; or the notes of where programs ran cannot be read.
-    pub fn check_origin(&self) -> Result<(), String> {
-        let Some(path) = self.path.as_ref().filter(|_| self.found) else { return Ok(()) };
-        let Some(workspaces) = user_folder().as_deref().map(Workspaces::at) else { return Ok(()) };
-        let trusted = workspaces.trusts(path, self.text.as_bytes());
-        let path = path.display();
-        match trusted {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(format!(
-                "configuration {path}: programs of steps ran where they could write it, so it may be theirs; read it, and if it is \
-                 yours: ostler policy accept {path}"
-            )),
-            Err(error) => Err(format!("configuration {path}: {error}")),
-        }
-    }
-
     /// `[sandbox]` for every cage of this process: without what no program may see.
     pub(crate) fn cage_config(&self) -> SandboxConfig {
         let user = user_folder();

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use ostler_drivers::cage::Workspaces;
+use ostler_server::user_folder;
+
 use super::Config;
 use super::masked::masked;
 use crate::finding::{Finding, Source};
@@ -21,6 +24,9 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("the configuration: {0}")]
     Read(#[from] ReadError),
+    /// The file was found where a program of a step may have left it; its content stays unread.
+    #[error("{0}")]
+    Distrusted(String),
     /// The content is invalid.
     #[error("{}", told(.source_text, .findings))]
     Content {
@@ -113,8 +119,29 @@ impl Config {
         Config::read_with(path, Some(tools))
     }
 
+    /// Like [`Config::read_for`], for a file that nobody named: where programs of steps ran, it must be known not to be theirs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Config::read_for`], and [`ConfigError::Distrusted`], which shows nothing of the content: a link may lead to a secret.
+    pub fn read_found(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+        let text = match read_text(path, CONFIG_BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) => {
+                check_origin(path, &[])?;
+                return Err(error.into());
+            }
+        };
+        check_origin(path, text.as_bytes())?;
+        let config = Config::of_text(path, text, Some(tools))?;
+        Ok(Config { found: true, ..config })
+    }
+
     fn read_with(path: &Path, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
-        let text = read_text(path, CONFIG_BYTES_MAX)?;
+        Config::of_text(path, read_text(path, CONFIG_BYTES_MAX)?, tools)
+    }
+
+    fn of_text(path: &Path, text: String, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
         let config = Config::parse_with(&path.display().to_string(), &text, tools)?;
         Ok(Config { folder: folder_of(path), path: Some(path.to_owned()), text, ..config })
     }
@@ -129,6 +156,21 @@ impl Config {
                 .into_iter()
                 .find(|path| !is_missing(path)),
         }
+    }
+}
+
+/// Refuses a file that a program of a step may have left.
+fn check_origin(path: &Path, content: &[u8]) -> Result<(), ConfigError> {
+    let Some(workspaces) = user_folder().as_deref().map(Workspaces::at) else { return Ok(()) };
+    let trusted = workspaces.trusts(path, content);
+    let path = path.display();
+    match trusted {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ConfigError::Distrusted(format!(
+            "configuration {path}: programs of steps ran where they could write it, so it may be theirs; read it, and if it is \
+             yours: ostler policy accept {path}"
+        ))),
+        Err(error) => Err(ConfigError::Distrusted(format!("configuration {path}: {error}"))),
     }
 }
 

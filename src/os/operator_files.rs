@@ -54,9 +54,10 @@ pub(super) struct ConfiguredPolicy {
 impl PolicySource for ConfiguredPolicy {
     fn read(&self) -> Result<GatePolicy, String> {
         let names = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        let config = Config::read_for(&self.path, &names).map_err(|error| error.to_string())?;
-        let config = Config { found: self.found, ..config };
-        config.check_origin()?;
-        Ok(config.gate(&self.tools))
+        let config = match self.found {
+            true => Config::read_found(&self.path, &names),
+            false => Config::read_for(&self.path, &names),
+        };
+        Ok(config.map_err(|error| error.to_string())?.gate(&self.tools))
     }
 }

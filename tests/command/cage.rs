@@ -208,3 +208,50 @@ fn a_data_folder_that_a_program_leaves_is_not_used() {
     }
     ostler("policy accept .").exits(2).complains("it is no data folder");
 }
+
+/// Whatever lies in the folder, what runs can be looked at and stopped.
+#[test]
+fn a_configuration_that_cannot_be_used_keeps_nobody_from_stopping_a_run() {
+    let world = World::new();
+    world.file("long.yaml", "id: long\nnodes:\n  - {id: nap, tool: time.sleep, params: {ms: 600000}}\n");
+    for left in ["[polcy]\n", "[retention]\n"] {
+        let _ = std::fs::remove_file(world.path().join("work/ostler.toml"));
+        let mut holder = world.start("run long.yaml --workspace work");
+        holder.until("opened: long");
+        let leave = format!("printf '{left}' > ostler.toml");
+        run(&world, &[&["sh", "-c", &leave]], &[], "--workspace work --intent 2 --data other").exits(0);
+        let ostler = |line: &str| ended(world.command(line).current_dir(world.path().join("work")));
+        let not_used = "note: ./ostler.toml is not used: process ";
+        for line in ["ps", "approvals", "audit", "lockdown on", "lockdown off", "cancel @last"] {
+            ostler(line).exits(0).complains(not_used);
+        }
+        holder.end().exits(1);
+        assert_eq!(ostler("ps").code, Some(2), "nothing runs, so the file may be looked at first");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_a_link_to_a_secret_is_not_shown() {
+    let world = World::new();
+    world.file("secret", "0123456789abcdef\n");
+    let work = world.path().join("work");
+    run(&world, &[&["ln", "-s", "../secret", "ostler.toml"]], &[], "--workspace work --intent 2").exits(0);
+    assert!(work.join("ostler.toml").is_symlink());
+    for line in ["ps", "policy check", "doctor", "policy accept ostler.toml"] {
+        let told = ended(world.command(line).current_dir(&work)).exits(2);
+        assert!(!told.err.contains("0123456789abcdef") && !told.out.contains("0123456789abcdef"), "{told:?}");
+    }
+}
+
+#[test]
+fn a_link_to_another_data_folder_is_not_used() {
+    let world = World::new();
+    let work = world.path().join("work");
+    run(&world, &[&["ln", "-s", "../data", ".ostler"]], &[], "--workspace work --intent 2").exits(0);
+    assert!(work.join(".ostler/format").exists());
+    let ostler = |line: &str| ended(world.command(line).current_dir(&work).env_remove("OSTLER_DATA"));
+    ostler("ps").exits(2).complains("ostler policy accept .ostler");
+    ostler("ps --data ../data").exits(0);
+    ostler("policy accept .ostler").exits(0);
+    ostler("ps").exits(0);
+}

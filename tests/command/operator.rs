@@ -230,3 +230,16 @@ fn a_damaged_list_of_keys_locks_nobody_out_of_looking() {
     world.ostler("ps").exits(0);
     world.ostler("lockdown on").exits(6).complains("is damaged").complains("line 1");
 }
+
+#[test]
+fn a_pipe_in_the_place_of_the_list_of_operators_is_refused() {
+    let world = World::new();
+    world.ostler("ps --all").exits(0);
+    world.file("p.yaml", "id: p\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n");
+    world.ostler("run p.yaml --workspace work").exits(0);
+    let list = world.data().join("operators");
+    let _ = std::fs::remove_file(&list);
+    assert!(std::process::Command::new("mkfifo").arg(&list).status().unwrap().success());
+    let told = world.ostler("run p.yaml --workspace work");
+    assert!(told.code != Some(0) && told.err.contains("expected a file of at most"), "{told:?}");
+}

@@ -209,3 +209,27 @@ fn a_name_that_fits_no_run_or_several_is_refused() {
     world.ostler("show abc").exits(2).complains("4 or more characters");
     world.ostler("show 0198f3c2-0000-7000-8000-000000000001").exits(2).complains("no run");
 }
+
+/// The monitor holds the data folder only while it reads, so work goes on beside it.
+#[test]
+fn an_audit_is_followed_over_the_processes_that_come_and_go() {
+    let world = World::new();
+    world.file("look.yaml", "id: look\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n");
+    world.ostler("run look.yaml --workspace work").exits(0);
+    let mut follows = world.start("audit --follow --json");
+    follows.until("\"allow\"");
+    for _ in 0..2 {
+        world.ostler("run look.yaml --workspace work --fresh").exits(0);
+        world.ostler("ps").exits(0);
+    }
+    world.file("long.yaml", "id: long\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n  - {id: nap, tool: time.sleep, deps: [a], params: {ms: 600000}}\n");
+    let mut holder = world.start("run long.yaml --workspace work --fresh");
+    holder.until("opened: long");
+    for _ in 0..2 {
+        follows.until("\"allow\"");
+    }
+    follows.until("\"allow\"");
+    world.ostler("cancel @last").exits(0);
+    holder.end().exits(1);
+    world.ostler("ps").exits(0);
+}

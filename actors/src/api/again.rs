@@ -217,6 +217,11 @@ impl System {
         let result = view.run.instance(node).and_then(|instance| instance.result());
         let current = result.map(|output| output.artifact);
         let edited = Edited { current, acts: description.acts(), satisfies: broken.is_none() };
-        check_edit(edited, seen.as_ref()).map_err(|why| AgainError::Edit { node: node.clone(), why, current, broken })
+        check_edit(edited, seen.as_ref()).map_err(|why| AgainError::Edit {
+            node: node.clone(),
+            why,
+            current,
+            broken,
+        })
     }
 }

@@ -110,7 +110,10 @@ impl Cages {
             rungs::warn_uncaged("sandbox = false in [tools.shell]");
             return Ok(None);
         }
-        let Reached { rung, helper, bubblewrap, ends_all, missing } = reached(&self.config);
+        let Reached { rung, helper, bubblewrap, ends_all, missing, is_short } = reached(&self.config);
+        if is_short {
+            return Err(transient(format!("no cage can be made now, so no program starts: {missing}")));
+        }
         if rung < self.config.minimum && call.impact < 2 {
             return Err(structural(format!(
                 "no cage for programs: [sandbox] minimum is {}, and this machine gives {rung}: {missing}; `ostler doctor` says what \

@@ -117,8 +117,12 @@ impl Workspaces {
     ///
     /// The folder does not exist, or the notes cannot be read.
     pub fn trusts_folder(&self, data: &Path) -> io::Result<bool> {
-        let (data, notes) = (data.canonicalize()?, self.read()?);
-        Ok(notes.data.contains(&data) || !notes.ran.keys().any(|folder| data.starts_with(folder)))
+        let (folder, notes) = (data.canonicalize()?, self.read()?);
+        // A program may have made a link as well, to a data folder that is somebody's.
+        let (named, is_link) = (real(data)?, data.is_symlink());
+        let is_around = |path: &Path| notes.ran.keys().any(|around| path.starts_with(around));
+        let is_known = |path: &Path| notes.data.contains(path) || !is_around(path);
+        Ok(is_known(&folder) && (!is_link || is_known(&named)))
     }
 
     /// Notes a data folder that Ostler has made, or that an operator accepts; programs do not see it. Returns whether programs ran
@@ -128,14 +132,15 @@ impl Workspaces {
     ///
     /// The folder does not exist, or the notes cannot be read or written.
     pub fn accept_folder(&self, data: &Path) -> io::Result<bool> {
-        let data = data.canonicalize()?;
-        let is_around = self.read()?.ran.keys().any(|folder| data.starts_with(folder));
-        if is_around {
-            self.change(|notes| {
-                notes.data.insert(data);
-            })?;
+        let accepted = BTreeSet::from([data.canonicalize()?, real(data)?]);
+        let notes = self.read()?;
+        let around = |path: &&PathBuf| notes.ran.keys().any(|folder| path.starts_with(folder));
+        let needed: Vec<PathBuf> = accepted.iter().filter(around).cloned().collect();
+        if needed.is_empty() {
+            return Ok(false);
         }
-        Ok(is_around)
+        self.change(|notes| notes.data.extend(needed))?;
+        Ok(true)
     }
 
     /// Accepts the content of a configuration file; returns its digest. The operator decides that.

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use ostler_drivers::cage::{SandboxConfig, reached};
 use ostler_kernel::port::CageRung;
 
 use crate::place::{Place, sandbox, works};
@@ -47,7 +48,6 @@ const FIND_OUT: &str = "OSTLER_TEST_FINDS_OUT_RUNG";
 
 #[test]
 fn a_planted_bwrap_or_true_is_not_run() {
-    use ostler_drivers::cage::{SandboxConfig, reached};
     let unnamed = SandboxConfig { bubblewrap: None, ..sandbox(CageRung::Landlock) };
     if std::env::var_os(FIND_OUT).is_some() {
         return println!("\nrung {}", reached(&unnamed).rung);
@@ -72,4 +72,25 @@ fn a_planted_bwrap_or_true_is_not_run() {
     let system = "/usr/bin:/bin";
     assert_eq!(found(format!("{}:{system}", planted.path().display())), found(system.to_owned()));
     assert!(!planted.path().join("ran").exists());
+}
+
+#[test]
+fn a_shortage_takes_nobody_the_cage() {
+    if !works(CageRung::Landlock) {
+        return;
+    }
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (helper, mark) = (place.path().join("helper"), place.path().join("tried"));
+    let script = format!(
+        "#!/bin/sh\n[ -e {mark} ] && exec {real} \"$@\"\ntouch {mark}\necho 'fork: Resource temporarily unavailable (os error 11)' >&2\nexit 125\n",
+        mark = mark.display(),
+        real = env!("CARGO_BIN_EXE_ostler-sandbox"),
+    );
+    std::fs::write(&helper, script).unwrap();
+    std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let config = SandboxConfig { helper: Some(helper), ..sandbox(CageRung::Landlock) };
+    let first = reached(&config);
+    assert!(first.is_short, "{first:?}");
+    let second = reached(&config);
+    assert_eq!((second.rung, second.is_short), (CageRung::Landlock, false), "{second:?}");
 }

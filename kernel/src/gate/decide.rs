@@ -80,7 +80,9 @@ impl Standing<'_> {
     pub fn check_lockdown(&self, impact: Option<u8>, policy: &GatePolicy) -> Result<(), Denial> {
         let goes_on = impact == Some(0) && policy.lockdown_observe == OnObserve::Allow;
         if self.lockdown && !goes_on {
-            let what = format_args!("an operator stopped all calls{REMEDY}run `ostler lockdown off`, then `ostler rerun` for this run");
+            let what = format_args!(
+                "an operator stopped all calls{REMEDY}run `ostler lockdown off`, then `ostler rerun` for this run"
+            );
             return Err(Denial::new(DenialCode::Lockdown, what));
         }
         Ok(())

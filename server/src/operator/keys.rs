@@ -19,6 +19,9 @@ const NAME_BYTES_MAX: usize = 64;
 
 const FILE: &str = "operators";
 
+/// Bytes of the file, comments included.
+const BYTES_MAX: u64 = 1 << 20;
+
 const HEAD: &str = "# Public keys of the operators whose decisions are accepted here, with their names: `ostler operator`.\n";
 
 /// An operator's public key, written as `ed25519:` and 64 hex digits.
@@ -115,8 +118,8 @@ impl OperatorKeys {
     /// The list cannot be read.
     pub fn of_data(data: &Path) -> io::Result<OperatorKeys> {
         let file = data.join(FILE);
-        let text = match fs::read(&file) {
-            Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+        let text = match read(&file) {
+            Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error),
         };
@@ -235,6 +238,16 @@ fn checked_name(name: &str) -> Result<String, String> {
     fits.then(|| name.to_owned()).ok_or_else(|| {
         format!("an operator is named in 1 to {NAME_BYTES_MAX} bytes without control characters")
     })
+}
+
+/// Reads the list. A pipe or a device in its place would block, or never end.
+fn read(file: &Path) -> io::Result<String> {
+    let found = fs::metadata(file)?;
+    if !found.is_file() || found.len() > BYTES_MAX {
+        let what = format!("expected a file of at most {BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(String::from_utf8_lossy(&fs::read(file)?).into_owned())
 }
 
 #[cfg(test)]

@@ -118,7 +118,9 @@ impl World {
             Some(old) => Some(old.parse().map_err(|_| shape(format!("`old`: {old:?} is no digest")))?),
             None => None,
         };
-        if let Err(refusal) = check_edit(Edited { current, acts: step.effect.acts(), satisfies }, seen.as_ref()) {
+        if let Err(refusal) =
+            check_edit(Edited { current, acts: step.effect.acts(), satisfies }, seen.as_ref())
+        {
             return refused(refusal);
         }
         let (Some(decided), Some(content)) = (decided, content) else {

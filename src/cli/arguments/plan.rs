@@ -87,7 +87,9 @@ fn naming_new_server(finding: Finding, config: &Config) -> Finding {
         if name.is_empty() || config.mcp.contains_key(name) {
             return finding;
         }
-        let help = format!("its server is not configured: add [mcp.{name}] to {CONFIG_NAME}; `ostler mcp ls` lists the servers");
+        let help = format!(
+            "its server is not configured: add [mcp.{name}] to {CONFIG_NAME}; `ostler mcp ls` lists the servers"
+        );
         return Finding { help, ..finding };
     };
     let accept = hints::command("mcp accept", &[server.name()], "");

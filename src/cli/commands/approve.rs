@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use clap::Args;
-use ostler_kernel::id::DigestStart;
 use ostler_kernel::grant::{GRANT_MS_MAX, pattern};
+use ostler_kernel::id::DigestStart;
 use ostler_kernel::ledger::Amount;
 use ostler_kernel::plan::{HumanDuration, nearest};
 use ostler_kernel::run::RunStatus;

@@ -93,7 +93,9 @@ pub(crate) fn print_evaluation(view: &EvaluationView, out: &mut Out) {
     let Some(scores) = &view.scores else {
         let why = match outcome {
             None => "it is not closed",
-            Some(_) => "it was cancelled, or no node of it did work of its own (waits and reused results do none)",
+            Some(_) => {
+                "it was cancelled, or no node of it did work of its own (waits and reused results do none)"
+            }
         };
         out.line(format!("{run} has no evaluation: {why}"));
         return;

@@ -11,6 +11,7 @@ use ostler_kernel::gate::{
     AtConnection, Call, Denial, DenialCode, GatePolicy, Judged, Provenance, Spent, Standing, judge,
 };
 use ostler_kernel::json::Object;
+use ostler_kernel::plan::nearest;
 use ostler_server::user_folder;
 use ostler_server::wire::{Lockdown, PolicyEpoch};
 use serde::Deserialize;
@@ -160,6 +161,12 @@ fn accept(globals: &Globals, file: &Path, out: &mut Out) -> Result<u8, Failure> 
     if file.is_dir() {
         return accept_folder(globals, file, out);
     }
+    if file.is_symlink() {
+        // Its faults would show what it leads to.
+        return Err(failed(
+            "it is a link; to use the file that it leads to, name that with --config".to_owned(),
+        ));
+    }
     let text = Config::read(file).map_err(|error| Failure::invalid(error.to_string()))?.text;
     let folder =
         user_folder().ok_or_else(|| failed("neither XDG_CONFIG_HOME nor HOME names a folder".to_owned()))?;
@@ -246,7 +253,7 @@ async fn explain(globals: &Globals, args: &ExplainArgs, out: &mut Out) -> Result
     if gate.toolbox.gated(&args.tool).is_none() {
         let tools = tools(&config);
         let names = tools.iter().map(|tool| tool.spec().name.as_str());
-        let near = nearest(&args.tool, names, &mut PAIRS_MAX.clone());
+        let near = nearest(&args.tool, names, &mut usize::MAX.clone());
         let advice = near.map_or_else(
             || "`ostler doctor` lists the tools".to_owned(),
             |near| format!("did you mean {near}?"),

@@ -29,10 +29,11 @@ pub(crate) fn load_settings(
 
 /// Reason why a command has no settings; nothing is printed yet.
 pub(crate) enum SettingsFault {
-    /// The configuration beside the data folder or in the workspace has faults.
-    Faults(PathBuf, ConfigError),
-    /// The configuration there may be the work of a program, as the text tells.
-    Distrusted(PathBuf, String),
+    /// The configuration beside the data folder or in the workspace has faults, or may be the work of a program.
+    Found {
+        path: PathBuf,
+        error: ConfigError,
+    },
     Other(Failure),
 }
 
@@ -40,8 +41,7 @@ impl SettingsFault {
     /// Prints the faults of the configuration.
     pub(crate) fn report(self, globals: &Globals) -> Failure {
         match self {
-            SettingsFault::Faults(_, error) => refused(error, globals),
-            SettingsFault::Distrusted(_, why) => Failure::invalid(why),
+            SettingsFault::Found { error, .. } => refused(error, globals),
             SettingsFault::Other(failure) => failure,
         }
     }
@@ -49,7 +49,7 @@ impl SettingsFault {
     /// The configuration that a command can do without where another process holds the data folder and has its own.
     pub(crate) fn spared(&self) -> Option<&Path> {
         match self {
-            SettingsFault::Faults(path, _) | SettingsFault::Distrusted(path, _) => Some(path),
+            SettingsFault::Found { path, .. } => Some(path),
             SettingsFault::Other(_) => None,
         }
     }
@@ -83,18 +83,13 @@ pub(crate) fn read_settings(
     }
     // The configuration may be in a data folder that cannot be read.
     data_folder_exists(&data)?;
-    let is_named = globals.config.is_some();
     let found = Config::find(globals.config.as_deref(), &data, workspace);
     let mut config = match &found {
-        Some(path) => {
-            let config = Config::read_for(path, &tools()).map_err(|error| match is_named {
-                true => SettingsFault::Other(refused(error, globals)),
-                false => SettingsFault::Faults(path.clone(), error),
-            })?;
-            let config = Config { found: !is_named, ..config };
-            config.check_origin().map_err(|why| SettingsFault::Distrusted(path.clone(), why))?;
-            config
+        Some(path) if globals.config.is_some() => {
+            Config::read_for(path, &tools()).map_err(|error| SettingsFault::Other(refused(error, globals)))?
         }
+        Some(path) => Config::read_found(path, &tools())
+            .map_err(|error| SettingsFault::Found { path: path.clone(), error })?,
         None => Config::default(),
     };
     if let Some(extra) = globals.extra_model.clone() {
@@ -244,7 +239,7 @@ fn refused(error: ConfigError, globals: &Globals) -> Failure {
         ConfigError::Content { source_text, findings } => {
             findings::report(&source_text, &findings, globals.json, &mut Out::new())
         }
-        ConfigError::Read(_) => Failure::invalid(error.to_string()),
+        ConfigError::Read(_) | ConfigError::Distrusted(_) => Failure::invalid(error.to_string()),
     }
 }
 

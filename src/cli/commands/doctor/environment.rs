@@ -91,9 +91,13 @@ fn check_sandbox(config: &Config, report: &mut Report) {
         let what = format!("disabled: {UNCAGED}");
         return report.warn("sandbox", what, "to enable it, remove sandbox = false from [tools.shell]");
     }
-    let Reached { rung, missing, .. } = reached(&config.sandbox);
+    let Reached { rung, missing, is_short, .. } = reached(&config.sandbox);
     let minimum = config.sandbox.minimum;
     match rung {
+        _ if is_short => {
+            let advice = "end what uses up processes, descriptors or memory, and run `ostler doctor` again";
+            report.warn("sandbox", format!("cannot be tried now: {missing}"), advice);
+        }
         CageRung::Bubblewrap => report.pass("sandbox", format!("bubblewrap: {CAGED}; {NAMESPACES}")),
         CageRung::Landlock if minimum <= rung => {
             report.pass("sandbox", format!("landlock: {CAGED}; {FILTERED} ({missing})"))

@@ -120,7 +120,9 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs, mut root: Command) -> Res
     for name in &args.asked {
         let above = asked.get_bin_name().unwrap_or_default().to_owned();
         if asked.find_subcommand(name).is_none() && above.contains(' ') {
-            return Err(Failure::invalid(format!("`{above}` has no command {name:?}; `{above} --help` shows its page")));
+            return Err(Failure::invalid(format!(
+                "`{above}` has no command {name:?}; `{above} --help` shows its page"
+            )));
         }
         asked = asked.find_subcommand_mut(name).ok_or_else(|| {
             let topics: Vec<&str> = TOPICS.iter().map(|(name, ..)| *name).collect();
