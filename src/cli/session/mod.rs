@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ostler::config::Config;
 use ostler::{Ostler, StartError};
 use ostler_drivers::tool::DataFolder;
 use ostler_kernel::id::CLIENT_DEFAULT;
@@ -43,7 +44,8 @@ use crate::cli::session::holder::{
 };
 use crate::cli::session::open_errors::{holder_stopping, open_failure, start_failure};
 use crate::cli::session::settings::{
-    MadeFolder, SettingsFault, folder_without_settings, missing_folder_text, no_runs_text, read_settings,
+    MadeFolder, SettingsFault, data_folder_exists, folder_without_settings, missing_folder_text,
+    no_runs_text, read_settings,
 };
 use crate::cli::session::signals::Signals;
 
@@ -97,6 +99,19 @@ async fn holder_without_settings(globals: &Globals, fault: &SettingsFault) -> Op
     Some((client, data))
 }
 
+/// The data folder of a command that only reads, and so goes by no configuration; `None` if there is no folder.
+fn reading_without_settings(globals: &Globals, fault: &SettingsFault) -> Option<PathBuf> {
+    let spared = fault.spared()?.display();
+    let data = folder_without_settings(globals)?;
+    if !data_folder_exists(&data).ok()? {
+        return None;
+    }
+    status_line(format!(
+        "note: {spared} is not used, as it has faults or may be the work of a step: `ostler policy check`"
+    ));
+    Some(data)
+}
+
 /// Opens a session with a data folder that may have things of a kind; fails if there is no folder.
 pub(crate) async fn open_existing(
     what: &str,
@@ -143,7 +158,10 @@ impl Session {
                     metrics.require_in_process(&data)?;
                     return made(client, None);
                 }
-                None => return Err(fault.report(globals)),
+                None => match reading_without_settings(globals, &fault) {
+                    Some(data) if mode == AccessMode::Read => (Config::default(), Some(data)),
+                    _ => return Err(fault.report(globals)),
+                },
             },
         };
         let ensure_operator_key = || {
