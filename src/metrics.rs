@@ -15,14 +15,19 @@ use axum::{Json, Router};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use ostler_actors::metric::{self, Type};
 use ostler_actors::{Measures, SharedRecorder, System};
+use ostler_server::serve_tcp;
 use ostler_store::JournalMetrics;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Maximum age of a cached response: gauges of all clients and agents are costly.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// Connections at once: see [`serve_tcp`].
+const METRICS_CONNECTIONS_MAX: usize = 64;
 
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -40,7 +45,7 @@ pub(crate) struct Meter {
 /// A serving endpoint; dropping it stops it.
 pub(crate) struct Endpoint {
     address: SocketAddr,
-    stop: oneshot::Sender<()>,
+    stop: DropGuard,
     served: JoinHandle<()>,
 }
 
@@ -87,7 +92,7 @@ impl Meter {
 
     pub(crate) fn serve(self, system: System) -> Endpoint {
         let Meter { listener, address, recorder } = self;
-        let (stop, stopped) = oneshot::channel::<()>();
+        let stop = CancellationToken::new();
         let recorded = recorder.handle();
         let page = Page { system, recorded: recorded.clone(), last: Mutex::default() };
         let router = Router::new()
@@ -95,21 +100,14 @@ impl Meter {
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
             .with_state(Arc::new(page));
+        let serve = serve_tcp(listener, router, METRICS_CONNECTIONS_MAX, stop.clone());
         let served = tokio::spawn(async move {
-            let stopped = async move {
-                let _ = stopped.await;
-            };
-            let serve = axum::serve(listener, router).with_graceful_shutdown(stopped).into_future();
             tokio::select! {
-                served = serve => {
-                    if let Err(error) = served {
-                        tracing::error!(%error, "metrics are no longer served");
-                    }
-                }
+                () = serve => {}
                 () = upkeep(recorded) => {}
             }
         });
-        Endpoint { address, stop, served }
+        Endpoint { address, stop: stop.drop_guard(), served }
     }
 }
 

@@ -58,6 +58,7 @@ mod socket;
 mod streaming;
 mod submit;
 mod summary;
+mod tcp;
 mod templates;
 mod text;
 mod unread;
@@ -85,5 +86,6 @@ pub use socket::{
     CONNECTIONS_MAX, ControlSocket, SHUTTING_DOWN, STEP_CONNECTIONS_MAX, STREAMS_MAX, socket_path,
 };
 pub use summary::CUT_OUTPUTS_MAX;
+pub use tcp::serve_tcp;
 pub use text::TEXT_POSITIONS_MAX;
 pub use unread::UNREAD_MAX;

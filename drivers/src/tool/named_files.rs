@@ -24,6 +24,19 @@ const TEXTS_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the longest standard input whose words count as words of the call: a shell runs it.
 const STDIN_BYTES_MAX: usize = 1 << 20;
 
+/// Files that may hold secrets: a change shows, but the text is not kept.
+const PRIVATE: [&str; 9] = [
+    ".git/config",
+    ".git/config.worktree",
+    ".hg/hgrc",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".env",
+    ".envrc",
+    "gradle.properties",
+];
+
 /// Files that are looked for in the folders of one call: named ones, those of modules, and those by convention.
 const SOUGHT_MAX: usize = 50_000;
 
@@ -61,13 +74,16 @@ fn read(
     named: &NamedPaths,
     cancel: &CancelFlag,
 ) -> Result<Vec<NamedFile>, Failure> {
-    let mut folders = BTreeSet::from([plain(here)]);
+    let mut folders = BTreeSet::new();
+    // Programs look for such files in the folders above as well.
+    let mut search = |folder: &Path| folders.extend(folder.ancestors().map(Path::to_owned));
+    search(&plain(here));
     let mut files: BTreeSet<PathBuf> = BTreeSet::new();
     for path in &named.paths {
         // A path that leads out of the workspace is not the plan's to change.
         let Some(path) = below(root, here, path) else { continue };
         if workspace.dir().is_dir(&path) {
-            folders.insert(path);
+            search(&path);
         } else {
             files.insert(path);
         }
@@ -146,7 +162,8 @@ fn digested(path: &Path, mut file: File, left: &mut u64) -> Option<NamedFile> {
             return Some(stamped(path, &file.metadata().ok()?));
         }
     }
-    let text = Some(start).filter(|start| start.len() <= NAMED_TEXT_BYTES_MAX);
+    let is_private = PRIVATE.iter().any(|private| Path::new(&path).ends_with(private));
+    let text = Some(start).filter(|start| !is_private && start.len() <= NAMED_TEXT_BYTES_MAX);
     let text = text.and_then(|start| String::from_utf8(start).ok());
     let digest = ostler_kernel::id::Digest(*hasher.finalize().as_bytes());
     Some(NamedFile { path, digest, bytes, text })
@@ -186,7 +203,7 @@ mod tests {
         std::os::unix::fs::symlink(folder.path().join("out.sh"), root.join("link.sh")).expect("a link");
         let paths = |files: Vec<NamedFile>| files.into_iter().map(|file| file.path).collect::<Vec<_>>();
         assert_eq!(paths(names(&root, &["make", "-C", "lib"], None).await), ["Makefile", "lib/makefile"]);
-        assert_eq!(paths(names(&root, &["make"], Some("lib")).await), ["lib/makefile"]);
+        assert_eq!(paths(names(&root, &["make"], Some("lib")).await), ["Makefile", "lib/makefile"]);
         assert_eq!(paths(names(&root, &["sh", "../run.sh"], Some("lib")).await), ["run.sh"]);
         let absolute = root.join("run.sh");
         let absolute = absolute.to_str().expect("UTF-8");
@@ -253,5 +270,20 @@ mod tests {
         assert_ne!(first.digest, stamp(&mut 100).digest);
         std::fs::write(folder.path().join("big"), "123456").expect("it is written");
         assert_ne!(first.digest, stamp(&mut 4).digest);
+    }
+
+    #[tokio::test]
+    async fn what_git_goes_by_is_named_also_from_a_folder_below_and_its_text_is_not_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        std::fs::create_dir_all(root.join(".git/hooks")).expect("a folder");
+        std::fs::create_dir_all(root.join("lib")).expect("a folder");
+        for name in [".git/config", ".git/hooks/pre-push", ".git/HEAD", ".gitattributes"] {
+            std::fs::write(root.join(name), "secret").expect("it is written");
+        }
+        let named = names(root, &["git", "push"], Some("lib")).await;
+        let told: Vec<_> = named.iter().map(|file| (file.path.as_str(), file.text.is_some())).collect();
+        let expected = [(".git/config", false), (".git/hooks/pre-push", true), (".gitattributes", true)];
+        assert_eq!(told, expected);
     }
 }

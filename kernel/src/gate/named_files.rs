@@ -3,11 +3,44 @@
 use std::collections::BTreeSet;
 
 /// Files that programs read without being told to, by the name of the program.
-const CONVENTIONAL: [(&[&str], &[&str]); 12] = [
+const CONVENTIONAL: [(&[&str], &[&str]); 16] = [
+    (
+        &["git"],
+        &[
+            ".git/config",
+            ".git/config.worktree",
+            ".git/info/attributes",
+            ".gitattributes",
+            ".gitmodules",
+            ".git/hooks/pre-commit",
+            ".git/hooks/prepare-commit-msg",
+            ".git/hooks/commit-msg",
+            ".git/hooks/post-commit",
+            ".git/hooks/pre-merge-commit",
+            ".git/hooks/post-merge",
+            ".git/hooks/pre-rebase",
+            ".git/hooks/post-rewrite",
+            ".git/hooks/post-checkout",
+            ".git/hooks/pre-push",
+            ".git/hooks/reference-transaction",
+        ],
+    ),
+    (&["hg"], &[".hg/hgrc"]),
+    (&["ansible", "ansible-playbook"], &["ansible.cfg"]),
+    (&["pre-commit"], &[".pre-commit-config.yaml"]),
     (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
     (
         &["npm", "npx", "yarn", "pnpm", "node", "tsc"],
-        &["package.json", "package-lock.json", ".npmrc", "tsconfig.json"],
+        &[
+            "package.json",
+            "package-lock.json",
+            ".npmrc",
+            ".yarnrc",
+            ".yarnrc.yml",
+            ".pnpmfile.cjs",
+            "pnpm-workspace.yaml",
+            "tsconfig.json",
+        ],
     ),
     (
         &["cargo"],

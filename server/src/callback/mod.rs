@@ -5,37 +5,29 @@
 
 mod key;
 
-use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use hyper::body::Incoming;
 use hyper::header::CONTENT_LENGTH;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use ostler_actors::{RunError, System, WaitAnswer};
 use ostler_kernel::event::AnswerVerdict;
 use ostler_kernel::id::{NodeId, RunId};
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
 use crate::extract::{BODY_BYTES_MAX, RawBody, body_too_large, parse_body};
-use crate::places::Places;
 use crate::problem::Problem;
-use crate::unread::UnlessUnread;
+use crate::tcp::serve_tcp;
 use crate::wire::CallbackAnswered;
 
 pub use key::{CallbackKeyError, callback_key};
@@ -46,12 +38,6 @@ pub const CALLBACK_CONNECTIONS_MAX: usize = 64;
 /// Callbacks with a valid token that are received and decided at once; a further one is asked to come again. Operators have
 /// places of their own.
 pub const CALLBACKS_AT_ONCE_MAX: usize = 16;
-
-/// Time for a connection to send the head of a request.
-const HEAD_WAIT: Duration = Duration::from_secs(10);
-
-/// Pause after a connection could not be accepted, for example for lack of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time for running requests at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -95,7 +81,8 @@ impl CallbackListener {
     pub fn serve(self, system: System) -> CallbackServer {
         let CallbackListener { listener, address } = self;
         let stop = CancellationToken::new();
-        let served = tokio::spawn(serve(listener, router(system), stop.clone()));
+        let served =
+            tokio::spawn(serve_tcp(listener, router(system), CALLBACK_CONNECTIONS_MAX, stop.clone()));
         CallbackServer { address, stop, served }
     }
 }
@@ -113,57 +100,6 @@ impl CallbackServer {
         if tokio::time::timeout(LAST_ANSWERS, &mut served).await.is_err() {
             served.abort();
         }
-    }
-}
-
-async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let places = Places::new(CALLBACK_CONNECTIONS_MAX);
-    let mut connections = JoinSet::new();
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        match accepted {
-            Ok((stream, peer)) => {
-                connections.spawn(keep(stream, peer.ip(), Arc::clone(&places), router.clone(), stop.clone()));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection for a callback could not be taken");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-        while connections.try_join_next().is_some() {}
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
-}
-
-/// Answers a connection until it ends, or its place is given up.
-fn keep(
-    stream: TcpStream,
-    peer: IpAddr,
-    places: Arc<Places<IpAddr>>,
-    router: Router,
-    stop: CancellationToken,
-) -> impl Future<Output = ()> + Send {
-    let given_up = CancellationToken::new();
-    // Taken here, and not when the task first runs: connections take places in the order in which they come.
-    let place = places.take(peer, given_up.clone());
-    async move {
-        let _place = place;
-        let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let router = router.clone();
-            async move { router.oneshot(request.map(Body::new)).await.map_err(|never: Infallible| never) }
-        });
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
-        let connection = builder.serve_connection(TokioIo::new(UnlessUnread::new(stream)), service);
-        let mut connection = std::pin::pin!(connection);
-        // Connection errors concern only the client.
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            () = given_up.cancelled() => return,
-            () = stop.cancelled() => {}
-        }
-        connection.as_mut().graceful_shutdown();
-        let _ = given_up.run_until_cancelled(connection).await;
     }
 }
 

@@ -11,18 +11,18 @@ use axum::response::{IntoResponse, Response};
 use clap::Args;
 use ostler_kernel::id::Digest;
 use ostler_kernel::lineage;
-use ostler_server::BODY_BYTES_MAX;
+use ostler_server::{BODY_BYTES_MAX, serve_tcp};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use super::Talker;
 use crate::cli::exit::Failure;
 use crate::cli::output::terminal::status_line;
 
-/// Most requests answered at the same time; further requests are refused with 503.
-const REQUESTS_MAX: usize = 64;
+/// Connections at once, each with one request at a time: see [`serve_tcp`].
+const CONNECTIONS_MAX: usize = 64;
 
 /// Path of the endpoint.
 const PATH: &str = "/mcp";
@@ -46,7 +46,6 @@ pub(super) struct Endpoint {
 #[derive(Clone)]
 struct Guard {
     token: Option<Arc<str>>,
-    requests: Arc<Semaphore>,
 }
 
 impl HttpArgs {
@@ -70,7 +69,7 @@ impl HttpArgs {
         };
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|error| Failure::invalid(format!("address {address}: {error}")))?;
-        let guard = Guard { token: token.map(Arc::from), requests: Arc::new(Semaphore::new(REQUESTS_MAX)) };
+        let guard = Guard { token: token.map(Arc::from) };
         Ok(Some(Endpoint { listener, guard }))
     }
 }
@@ -95,7 +94,8 @@ impl Endpoint {
         let app = Router::new().route_service(PATH, service);
         let app = app.layer(middleware::from_fn_with_state(guard, guarded));
         status_line(format!("MCP at http://{address}{PATH}"));
-        axum::serve(listener, app).await.map_err(failed)
+        serve_tcp(listener, app, CONNECTIONS_MAX, CancellationToken::new()).await;
+        Ok(())
     }
 }
 
@@ -103,10 +103,7 @@ async fn guarded(State(guard): State<Guard>, request: Request, next: Next) -> Re
     if guard.token.as_deref().is_some_and(|token| !has(request.headers(), token)) {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
     }
-    match guard.requests.try_acquire() {
-        Ok(_turn) => next.run(request).await,
-        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
-    }
+    next.run(request).await
 }
 
 /// Compares in constant time, by the digests of the sent and of the expected token.
