@@ -171,7 +171,7 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     let (asked, before) = (question(&world), summary(&world));
     for (line, told) in [
         ("approve @last put --digest 0000000000", "review the new content"),
-        ("approve @last put --digest b3:12", "not a digest"),
+        ("approve @last put --digest b3:12", "expected at least 8 hex digits of a digest"),
         ("approve @last put", "an approval without a terminal needs --digest"),
         ("approve @last nothing", "no node nothing"),
         ("approve @last text", "node text: executed, no approval is pending"),
