@@ -143,6 +143,7 @@ pages! {
     the_index: "docs/guide/README.md",
     agents_in_rust: "docs/guide/agents-in-rust.md",
     agents: "docs/guide/agents.md",
+    api: "docs/guide/api.md",
     approvals: "docs/guide/approvals.md",
     ask: "docs/guide/ask.md",
     cage: "docs/guide/cage.md",
@@ -163,6 +164,30 @@ pages! {
     pipelines: "docs/guide/pipelines.md",
     plan_reference: "docs/guide/plan-reference.md",
     recovery: "docs/guide/recovery.md",
+}
+
+/// Every request that the server answers is on the page, and no other.
+#[test]
+fn the_api_has_these_requests() {
+    let page = std::fs::read_to_string(root().join("docs/guide/api.md")).unwrap();
+    let routes = std::fs::read_to_string(root().join("server/src/routes.rs")).unwrap();
+    let mut served = Vec::new();
+    for line in routes.lines().filter_map(|line| line.trim().strip_prefix(".route(\"")) {
+        let (path, methods) = line.split_once("\", ").unwrap();
+        for (method, call) in [("GET", "get("), ("POST", "post(")] {
+            if methods.contains(call) && !path.starts_with("/v1/pipelines") {
+                served.push(format!("{method} {path}"));
+            }
+        }
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `")).flat_map(|line| line.split('`'));
+    let mut named: Vec<String> = rows
+        .filter(|part| part.starts_with("GET ") || part.starts_with("POST "))
+        .map(str::to_owned)
+        .collect();
+    served.sort();
+    named.sort();
+    assert_eq!(named, served);
 }
 
 #[test]
