@@ -92,7 +92,7 @@ pub enum AgainError {
         why: String,
     },
     /// A node that would be executed may have acted already, and another run must not act a second time.
-    #[error("{}", what_to_find_out(*.run, .node, *.doubt))]
+    #[error("{}", what_to_find_out(*.run, .node, *.doubt, *.is_over))]
     Doubt {
         /// The run.
         run: RunId,
@@ -100,13 +100,15 @@ pub enum AgainError {
         node: NodeId,
         /// The reason.
         doubt: Doubt,
+        /// The run has ended.
+        is_over: bool,
     },
     /// The new run was refused.
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
 
-fn what_to_find_out(run: RunId, node: &NodeId, doubt: Doubt) -> String {
+fn what_to_find_out(run: RunId, node: &NodeId, doubt: Doubt, is_over: bool) -> String {
     let settle = match doubt {
         Doubt::UnderWay => {
             return format!(
@@ -115,10 +117,14 @@ fn what_to_find_out(run: RunId, node: &NodeId, doubt: Doubt) -> String {
             );
         }
         Doubt::Asked => {
-            format!("`ostler resolve {run} {node} --done FILE` with its result, or --fail if it did nothing")
+            format!(
+                "`ostler resolve {run} {node} --done FILE` with its result, or `ostler resolve {run} {node} --fail` if it did nothing"
+            )
         }
         Doubt::Unknown => {
-            format!("undo by hand what is left of it, then `ostler resolve {run} {node} --fail`")
+            // A run that goes on settles nothing by hand.
+            let end = if is_over { String::new() } else { format!("`ostler cancel {run}`, ") };
+            format!("{end}undo by hand what is left of it, then `ostler resolve {run} {node} --gone`")
         }
     };
     format!(

@@ -49,7 +49,8 @@ impl System {
             return Err(RunError::UnknownNode(unknown.clone()).into());
         }
         if let Some((node, doubt)) = decision.doubtful() {
-            return Err(AgainError::Doubt { run, node: node.clone(), doubt });
+            let is_over = view.closed.is_some();
+            return Err(AgainError::Doubt { run, node: node.clone(), doubt, is_over });
         }
         Ok((view, decision))
     }

@@ -52,9 +52,7 @@ impl KernelContext {
     ) -> T {
         let (mut settings, now) = (self.settings_of(run), self.clock.now());
         let totals = &self.gatekeeper.totals;
-        // A first denial of its own ends a run whose tree has used up all.
-        let left = |most: u32| most.saturating_sub(totals.denied_elsewhere(id)).max(1);
-        settings.denials_max = settings.denials_max.map(left);
+        settings.denials_around = totals.denied_elsewhere(id);
         let denials = run.denials();
         let acted = act(
             run,

@@ -39,6 +39,8 @@ pub struct Settings<'a> {
     pub callbacks: bool,
     /// Calls denied by the gate before the run is cancelled; `None` for no limit, as in a simulation.
     pub denials_max: Option<u32>,
+    /// Calls denied in the other runs of the tree of runs, which count for the limit too.
+    pub denials_around: u32,
 }
 
 impl<'a> Settings<'a> {
@@ -72,6 +74,7 @@ impl<'a> Settings<'a> {
             jitter: false,
             callbacks: true,
             denials_max: None,
+            denials_around: 0,
         }
     }
 
@@ -98,6 +101,7 @@ impl<'a> Settings<'a> {
             jitter: true,
             callbacks: false,
             denials_max: Some(DENIALS_MAX),
+            denials_around: 0,
         }
     }
 }
