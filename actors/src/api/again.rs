@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use ostler_kernel::event::ArtifactEdited;
+use ostler_kernel::event::{ArtifactEdited, HumanRequestKind};
 use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage::{EditRefusal, Edited, StalePolicy, check_edit};
 use ostler_kernel::plan::Plan;
-use ostler_kernel::run::{Doubt, Recomputation, Spent};
+use ostler_kernel::run::{Doubt, EarlierApproval, Recomputation, Spent};
 use serde_json::Value;
 
 use crate::api::system::System;
 use crate::api::view::RunView;
+use crate::attempts::approval_request::shown;
 use crate::base::error::RunError;
 use crate::messages::submission::{Submission, SubmitError};
 
@@ -190,9 +191,41 @@ impl System {
             };
             let spent = figures.and_then(|figures| figures.spending.of(&line.node));
             let took_ms = figures.and_then(|figures| figures.took.get(&line.node)).copied();
-            charges.push(Charge { line: line.clone(), spent, took_ms: took_ms.filter(|_| spent.is_some()) });
+            let mut line = line.clone();
+            if line.approved == Some(EarlierApproval::Holds)
+                && !self.still_shows(run, &view, &line.node).await
+            {
+                line.approved = Some(EarlierApproval::Void);
+            }
+            charges.push(Charge { line, spent, took_ms: took_ms.filter(|_| spent.is_some()) });
         }
         Ok(Invoice { charges, stale_edits: decision.stale_edits })
+    }
+
+    /// True if the questions about a node that people have approved in a run would show the same today: tools, files and policy are
+    /// what they were.
+    async fn still_shows(&self, run: RunId, view: &RunView, id: &NodeId) -> bool {
+        let Some(node) = view.run.node(id) else { return false };
+        let gatekeeper = &self.services.gatekeeper;
+        for approval in view.run.approvals_of(run, id) {
+            let now = match approval.kind {
+                HumanRequestKind::After => {
+                    let output = view.run.instance(id).and_then(|instance| instance.output.as_ref());
+                    output.map_or(approval.shown, |output| output.artifact)
+                }
+                kind => {
+                    let results = &self.services.results;
+                    let shown = shown(gatekeeper, results, &view.opened, &view.run, node, kind).await;
+                    shown.request.digest()
+                }
+            };
+            let policy = gatekeeper.policy_digest();
+            let material = view.run.approval_material(id, approval.kind, now, policy);
+            if material != Some(approval.material) {
+                return false;
+            }
+        }
+        true
     }
 
     /// The result that an edit replaces; `None` without an edit, or if it cannot be read.

@@ -336,8 +336,7 @@ impl Market {
         run: RunId,
         parent: Option<&Parent>,
     ) -> Result<Option<Ticks>, JournalError> {
-        let standing =
-            |job: &Entry| (!job.standing.stage().is_over()).then(|| job.standing.job().deadline);
+        let standing = |job: &Entry| (!job.standing.stage().is_over()).then(|| job.standing.job().deadline);
         let parent = parent.map(|parent| parent.run);
         // The records may lack the run itself.
         let above = parent.into_iter().flat_map(|parent| run_reader::ancestors(journal, parent));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::draft::PolicyDraft;
 use super::{Effect, Idempotency, Kind, Policy};
-use crate::id::Ticks;
+use crate::id::{Digest, Ticks};
 
 /// The environment of a plan, as far as defaults and rules depend on the environment.
 #[derive(Clone)]
@@ -41,6 +41,8 @@ pub struct Settings<'a> {
     pub denials_max: Option<u32>,
     /// Calls denied in the other runs of the tree of runs, which count for the limit too.
     pub denials_around: u32,
+    /// Digest of the policy of the gate, for approvals that cover it; `None` in a simulation.
+    pub gate_policy: Option<Digest>,
 }
 
 impl<'a> Settings<'a> {
@@ -75,6 +77,7 @@ impl<'a> Settings<'a> {
             callbacks: true,
             denials_max: None,
             denials_around: 0,
+            gate_policy: None,
         }
     }
 
@@ -102,6 +105,7 @@ impl<'a> Settings<'a> {
             callbacks: false,
             denials_max: Some(DENIALS_MAX),
             denials_around: 0,
+            gate_policy: None,
         }
     }
 }

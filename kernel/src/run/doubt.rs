@@ -33,9 +33,8 @@ impl Run {
             }
             NodeStatus::WaitingHuman { ask: HumanRequestKind::InDoubt, .. } => Some(Doubt::Asked),
             NodeStatus::Failed | NodeStatus::Cancelled | NodeStatus::Skipped => {
-                let is_open = is_unanswered(instance)
-                    || is_cut_off(node, instance)
-                    || was_tried_by_key(node, instance);
+                let is_open =
+                    is_unanswered(instance) || is_cut_off(node, instance) || was_tried_by_key(node, instance);
                 (is_open && !instance.is_settled).then_some(Doubt::Unknown)
             }
             NodeStatus::Executed => None,

@@ -1,7 +1,5 @@
 //! Recorded results in the place of executions.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Map, Value};
 
 use super::apply::IllegalStep;
@@ -55,12 +53,7 @@ impl Run {
     /// True if a node above may have changed the world in this run: a read recorded earlier does not tell what it did.
     pub fn follows_an_effect(&self, node: &Node) -> bool {
         let Some(at) = self.position(&node.id) else { return false };
-        let (mut seen, mut open) = (BTreeSet::new(), vec![at]);
-        while let Some(at) = open.pop() {
-            let above = self.graph.sources[at].iter().map(|(source, _)| *source);
-            open.extend(above.filter(|&source| seen.insert(source)));
-        }
-        seen.into_iter().any(|above| {
+        self.graph.above(at).into_iter().any(|above| {
             let instance = &self.instances[above];
             instance.attempts > 0 && instance.was_sent && self.plan.nodes[above].acts()
         })

@@ -7,7 +7,7 @@ use ostler_actors::Charge;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::PlanDraft;
-use ostler_kernel::run::{ModelUsage, RecomputationCause};
+use ostler_kernel::run::{EarlierApproval, ModelUsage, RecomputationCause};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -92,6 +92,9 @@ pub struct Invoice {
     pub effects: Vec<String>,
     /// The nodes among them that ask a person.
     pub approvals: Vec<String>,
+    /// The nodes among them that a person had approved: no person is asked again, if what was approved comes out the same.
+    #[serde(default)]
+    pub approvals_kept: Vec<String>,
     /// The nodes among them that a person had approved: the approval is void.
     #[serde(default)]
     pub approvals_void: Vec<String>,
@@ -146,7 +149,8 @@ impl Invoice {
             unknown: ids(|charge| charge.spent.is_none()),
             effects: ids(|charge| charge.line.acts),
             approvals: ids(|charge| charge.line.asks),
-            approvals_void: ids(|charge| charge.line.was_approved),
+            approvals_kept: ids(|charge| charge.line.approved == Some(EarlierApproval::Holds)),
+            approvals_void: ids(|charge| charge.line.approved == Some(EarlierApproval::Void)),
             stale_edits: invoice.stale_edits.iter().map(ToString::to_string).collect(),
             impact: charges.iter().map(|charge| charge.line.impact).max().unwrap_or(0),
             expected_ms: longest_chain(charges),

@@ -18,7 +18,7 @@ use crate::lineage::StalePolicy;
 use crate::plan::{Approval, Effect, Kind, Node, Plan};
 use crate::run::TransitionReason;
 
-pub use fate::{Fate, Recomputation, RecomputationCause};
+pub use fate::{EarlierApproval, Fate, Recomputation, RecomputationCause};
 use reach::is_same_work;
 
 /// The difference between a run and its repetition.
@@ -45,6 +45,8 @@ pub struct RepeatDecision {
     pub whole: Arc<Plan>,
     /// Nodes to execute although results are recorded: the node that the caller asks for, and all below.
     fresh: Vec<NodeId>,
+    /// Nodes that are executed for a cause of their own.
+    pub(super) first: BTreeMap<NodeId, RecomputationCause>,
     /// Nodes with an earlier artifact of a person that stays, although what the node rests on may come out changed.
     pub stale_edits: Vec<NodeId>,
     /// What becomes of each node, in the order of the plan. Nodes that only put results together, that a guard rules out or that a
@@ -119,7 +121,7 @@ impl Run {
             let sources = graph.sources[at].iter().map(|(source, _)| *source);
             let changed = sources.filter(|&source| executed[source] || edited == Some(source));
             let inputs = changed.map(|at| nodes[at].id.clone()).collect();
-            let line = self.recomputation(&whole, node, first.get(&node.id).copied(), inputs);
+            let line = self.recomputation(&whole, node, &first, inputs);
             Some((node.id.clone(), Fate::Execute(line)))
         };
         let fates = order.into_iter().filter_map(fate).collect();
@@ -132,7 +134,7 @@ impl Run {
                 && sources.any(|source| executed[source] || edited == Some(source))
         };
         let stale = (0..nodes.len()).filter(rests_on_change).map(|at| nodes[at].id.clone()).collect();
-        RepeatDecision { plan, whole, fresh, stale_edits: stale, fates }
+        RepeatDecision { plan, whole, fresh, first, stale_edits: stale, fates }
     }
 
     /// The results of this run, `from`, that the new run of a repetition is given.
@@ -280,13 +282,12 @@ impl Run {
         &self,
         plan: &Plan,
         node: &Node,
-        cause: Option<RecomputationCause>,
+        first: &BTreeMap<NodeId, RecomputationCause>,
         inputs: Vec<NodeId>,
     ) -> Recomputation {
-        let answered = self.instance(&node.id).and_then(|instance| instance.answered.as_deref());
         Recomputation {
             node: node.id.clone(),
-            cause,
+            cause: first.get(&node.id).copied(),
             inputs,
             impact: node.reach().impact,
             acts: node.acts(),
@@ -294,7 +295,7 @@ impl Run {
                 || node.approval == Approval::Before
                 || node.asks_after()
                 || plan.policy.oversight.is_some() && node.reach().impact >= super::oversight::CONTROLS,
-            was_approved: answered.is_some_and(|answered| answered.approve),
+            approved: self.earlier_approval(plan, &node.id, first),
         }
     }
 
