@@ -8,7 +8,7 @@ use ostler_kernel::event::{ArtifactEdited, HumanRequestKind};
 use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage::{EditRefusal, Edited, StalePolicy, check_edit};
 use ostler_kernel::plan::Plan;
-use ostler_kernel::run::{Doubt, EarlierApproval, Recomputation, Spent};
+use ostler_kernel::run::{Doubt, EarlierApproval, Recomputation, RepeatDecision, Spent};
 use serde_json::Value;
 
 use crate::api::system::System;
@@ -26,6 +26,9 @@ pub struct Again {
     pub edit: Option<NodeEdit>,
     /// The plan of the repetition; `None`: that of the run. Edits of nodes that it lacks are dropped.
     pub plan: Option<Arc<Plan>>,
+    /// The fate of earlier edits whose policy is to ask, where what they rest on may change. [`StalePolicy::Ask`] refuses the
+    /// repetition then.
+    pub stale: StalePolicy,
 }
 
 /// A node that a repetition executes at most, and what its last execution took.
@@ -46,6 +49,8 @@ pub struct Invoice {
     pub charges: Vec<Charge>,
     /// Nodes with an earlier artifact of a person that stays, although what the node rests on may come out changed.
     pub stale_edits: Vec<NodeId>,
+    /// Nodes with such an artifact about which the repetition asks.
+    pub asked_edits: Vec<NodeId>,
 }
 
 /// An edit of a result.
@@ -104,9 +109,22 @@ pub enum AgainError {
         /// The run has ended.
         is_over: bool,
     },
+    /// Earlier edits rest on results that may change, and the request does not say whether the edits stay.
+    #[error(
+        "{}: edited before, and what the edit rests on may change; say --keep-edits to keep the edit, or --drop-edits to compute \
+         the node again if it changes", names(.nodes)
+    )]
+    StaleEdits {
+        /// The edited nodes.
+        nodes: Vec<NodeId>,
+    },
     /// The new run was refused.
     #[error(transparent)]
     Submit(#[from] SubmitError),
+}
+
+fn names(nodes: &[NodeId]) -> String {
+    nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn what_to_find_out(run: RunId, node: &NodeId, doubt: Doubt, is_over: bool) -> String {
@@ -161,6 +179,9 @@ impl System {
     /// See [`AgainError`]; no run is opened.
     pub async fn run_again(&self, run: RunId, again: Again) -> Result<RunId, AgainError> {
         let (view, decision) = self.repeat(run, &again).await?;
+        if !decision.asked_edits.is_empty() {
+            return Err(AgainError::StaleEdits { nodes: decision.asked_edits });
+        }
         let mut terms = view.run.terms_to_repeat(run, &decision);
         if let Some(edit) = again.edit {
             let edited = self.edited(&view, edit).await?;
@@ -199,7 +220,8 @@ impl System {
             }
             charges.push(Charge { line, spent, took_ms: took_ms.filter(|_| spent.is_some()) });
         }
-        Ok(Invoice { charges, stale_edits: decision.stale_edits })
+        let RepeatDecision { stale_edits, asked_edits, .. } = decision;
+        Ok(Invoice { charges, stale_edits, asked_edits })
     }
 
     /// True if the questions about a node that people have approved in a run would show the same today: tools, files and policy are

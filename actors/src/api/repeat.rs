@@ -42,6 +42,7 @@ impl System {
             edited: again.edit.as_ref().map(|edit| &edit.node),
             contents: again.edit.as_ref().and_then(|edit| Some((before.as_ref()?, &edit.value))),
             from: again.from.as_ref(),
+            stale: again.stale,
             against: Some(&against),
         };
         let decision = view.run.repeat(change);

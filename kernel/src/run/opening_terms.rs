@@ -75,12 +75,14 @@ impl Run {
     /// The terms of a repetition of this run, `from`.
     pub fn terms_to_repeat(&self, from: RunId, decision: &RepeatDecision) -> OpeningTerms {
         let (kept, identities): (Vec<_>, Vec<_>) = self.results_kept(from, decision).into_iter().unzip();
-        let is_there = |edit: &&ArtifactEdited| decision.whole.position(&edit.node).is_some();
+        let is_there = |edit: &&ArtifactEdited| {
+            decision.whole.position(&edit.node).is_some() && self.standing_edit(&edit.node).is_some()
+        };
         let terms = OpeningTerms {
             budget: self.terms.budget,
             calls: self.call_terms().copied(),
             reuse: Some(ReuseTerms { fresh: decision.fresh() }),
-            edits: self.edits().filter(is_there).cloned().collect(),
+            edits: self.edits().filter(is_there).map(|edit| decision.edit_to_repeat(edit)).collect(),
             kept,
             identities: identities.into_iter().flatten().collect(),
             approvals: self.approvals_to_keep(from, &decision.whole, &decision.first),

@@ -12,7 +12,7 @@ use crate::event::{
 };
 use crate::id::{Digest, NodeId};
 use crate::json::{self, Json, JsonError};
-use crate::lineage::{Manifest, Material, Repetition};
+use crate::lineage::{Manifest, Material, Repetition, StalePolicy};
 use crate::plan::{Approval, Effect, Freshness, Kind, Node, Plan};
 use crate::run::{NodeState, TransitionReason};
 
@@ -127,6 +127,15 @@ impl Run {
     /// A person's artifact in the place of the node's result.
     pub fn edit_of(&self, node: &NodeId) -> Option<&ArtifactEdited> {
         self.edits.get(node)
+    }
+
+    /// The same, unless this run has dropped it because the inputs of the node had changed: a repetition does not bring it back.
+    pub(super) fn standing_edit(&self, node: &NodeId) -> Option<&ArtifactEdited> {
+        let is_dropped = |edit: &ArtifactEdited| {
+            let has_result = self.instance(node).is_some_and(|instance| instance.result().is_some());
+            edit.stale == StalePolicy::Recompute && has_result && !self.is_edited(node)
+        };
+        self.edit_of(node).filter(|edit| !is_dropped(edit))
     }
 
     /// Results of earlier runs that this run keeps.
