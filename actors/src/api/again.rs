@@ -200,7 +200,8 @@ impl System {
         let (view, decision) = self.repeat(run, again).await?;
         let (mut charges, mut elsewhere) = (Vec::new(), BTreeMap::new());
         for line in decision.executed() {
-            let figures = match view.figures.spending.made_in(&line.node) {
+            let made_in = view.run.instance(&line.node).and_then(|instance| instance.made_in);
+            let figures = match made_in {
                 None => Some(&view.figures),
                 Some(run) => {
                     let other: &Option<RunView> = match elsewhere.entry(run) {

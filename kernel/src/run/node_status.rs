@@ -193,6 +193,8 @@ pub struct NodeInstance {
     pub identity: Option<WorkIdentity>,
     /// Output of the last attempt; see [`NodeInstance::result`].
     pub output: Option<Output>,
+    /// The earlier run that made the output; `None`: this run, or a person.
+    pub made_in: Option<RunId>,
     /// Failure of the last attempt.
     pub failure: Option<Box<Failure>>,
     /// Failure of the attempt before the last, if its result did not count.
@@ -255,6 +257,7 @@ impl NodeInstance {
             resolved: None,
             identity: None,
             output: None,
+            made_in: None,
             failure: None,
             refused: None,
             shortfall: None,

@@ -173,8 +173,13 @@ impl Run {
             // No receipt depends on this key, because acting nodes are never reused.
             _ => decided.reuse.map(|reuse| WorkIdentity { reuse, idempotency_key: reuse }),
         };
+        let made_in = match &decided.decision {
+            ReuseDecision::Reused(result) => Some(result.from.run),
+            ReuseDecision::Kept { from, .. } => Some(*from),
+            ReuseDecision::Edited { .. } | ReuseDecision::Recomputed(_) => None,
+        };
         let instance = &mut self.instances[index];
-        (instance.output, instance.identity) = (output.cloned(), identity);
+        (instance.output, instance.identity, instance.made_in) = (output.cloned(), identity, made_in);
         Ok(())
     }
 }

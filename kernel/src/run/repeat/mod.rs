@@ -175,7 +175,7 @@ impl Run {
                 .filter_map(|output| output.directive.as_mut())
                 .for_each(|directive| directive.delta = None);
             // A result that is kept again was made by the same run as before.
-            let from = self.kept_result(node).map_or(from, |kept| kept.from);
+            let from = instance.made_in.unwrap_or(from);
             let identity = |WorkIdentity { reuse, idempotency_key }| KeptIdentity {
                 node: node.clone(),
                 reuse,
