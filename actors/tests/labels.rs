@@ -112,13 +112,31 @@ impl World {
     }
 
     async fn ask(&self, on: Vec<EarlierRun>) -> RunId {
+        let run = self.begin(on).await;
+        self.system.outcome(run).await.unwrap();
+        run
+    }
+
+    async fn begin(&self, on: Vec<EarlierRun>) -> RunId {
         let terms = GoalTerms { on, ..GoalTerms::new("tell them", Mode::Reflect, "default") };
         let plan = self.system.judge_opening(opening_plan(&terms)).await.unwrap();
         let (goal, workspace) = (Some(Arc::new(terms)), self.folder.path().into());
         let submission = Submission { workspace, goal, ..Submission::plan(plan) };
-        let run = self.system.submit(submission).await.unwrap();
-        self.system.outcome(run).await.unwrap();
-        run
+        self.system.submit(submission).await.unwrap()
+    }
+
+    /// Waits until the run has ended, or a call waits for a person.
+    async fn settled(&self, run: RunId) {
+        until(async || {
+            let rows = self.system.runs(false).unwrap();
+            let mut held = 0;
+            for row in &rows {
+                held += self.system.approvals(row.run).await.unwrap().len();
+            }
+            let is_over = rows.iter().any(|row| row.run == run && row.status != RunRowStatus::Open);
+            held > 0 || is_over
+        })
+        .await;
     }
 
     /// The last verdict on the call that sends, in the newest run that has one.
@@ -180,6 +198,35 @@ async fn a_child_run_may_not_send_what_its_caller_was_given() {
     assert_eq!(world.verdict(), "allow OK");
 }
 
+/// A node whose first tool never satisfies the contract, so another one takes its place.
+fn mended(id: &str, tool: &str, by: &str) -> Value {
+    let never = json!([{"method": "schema", "spec": {"type": "object", "required": ["nothing"]}}]);
+    let any = json!([{"method": "schema", "spec": {"type": "object"}}]);
+    json!({
+        "id": id, "tool": tool, "retries": 0, "patches": 1, "contract": never,
+        "fallback": {"tool": by, "contract": any},
+    })
+}
+
+#[tokio::test]
+async fn what_a_fallback_gives_has_the_labels_of_the_tool_that_gave_it() {
+    let world = World::new(secret_stays()).await;
+    for (tool, by, expected) in [("page", "vault", DENIED), ("page", "page", "allow OK")] {
+        let out =
+            json!({"id": "out", "tool": "post", "param_refs": {"text": {"from": "read", "path": "text"}}});
+        let run = world.run(json!([mended("read", tool, by), out])).await;
+        world.system.outcome(run).await.unwrap();
+        assert_eq!(world.verdict(), expected, "{tool}, then {by}");
+        let told = world.system.earlier(run).await.unwrap().told;
+        assert_eq!(told.labels.contains("secret"), by == "vault", "{told:?}");
+        // A child may read what its fallbacks may read.
+        let out = json!({"id": "out", "tool": "post", "param_refs": {"text": {"from": "agent", "path": "outcome"}}});
+        let run = world.run(json!([child(json!([mended("read", tool, by)])), out])).await;
+        world.system.outcome(run).await.unwrap();
+        assert_eq!(world.verdict(), expected, "a child with {tool}, then {by}");
+    }
+}
+
 #[tokio::test]
 async fn what_a_child_run_gives_has_the_labels_that_it_could_read() {
     let world = World::new(secret_stays()).await;
@@ -208,16 +255,22 @@ async fn the_rule_of_two_counts_what_the_caller_has_read() {
         [(&["vault"][..], "allow OK"), (&["page"], "allow OK"), (&["page", "vault"], "hold RULE_OF_TWO")]
     {
         let run = world.run(json!(after(tools))).await;
-        until(async || {
-            let rows = world.system.runs(false).unwrap();
-            let mut held = 0;
-            for row in &rows {
-                held += world.system.approvals(row.run).await.unwrap().len();
-            }
-            let is_over = rows.iter().any(|row| row.run == run && row.status != RunRowStatus::Open);
-            held > 0 || is_over
-        })
-        .await;
+        world.settled(run).await;
         assert_eq!(world.verdict(), expected, "{tools:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_rule_of_two_counts_what_earlier_runs_have_read() {
+    for (tool, expected) in [("page", "hold RULE_OF_TWO"), ("vault", "allow OK")] {
+        let world =
+            World::new(json!({"labels": {"vault": ["private"]}, "egress_forbidden_labels": []})).await;
+        let first = world.run(json!([{"id": "read", "tool": tool}])).await;
+        world.system.outcome(first).await.unwrap();
+        let told = world.system.earlier(first).await.unwrap().told;
+        // The goal reads what is private itself.
+        let run = world.begin(vec![told]).await;
+        world.settled(run).await;
+        assert_eq!(world.verdict(), expected, "the earlier run read {tool}");
     }
 }

@@ -111,8 +111,16 @@ impl Grant {
 
     /// Name of the approver in the journal, in place of the operator.
     pub fn answers_as(&self) -> String {
-        format!("grant {} of {}", self.id, self.by)
+        format!("{AUTHOR}{} of {}", self.id, self.by)
     }
+}
+
+/// Beginning of the name of an approver that is a grant.
+const AUTHOR: &str = "grant ";
+
+/// True if an approver in the journal is a grant; see [`Grant::answers_as`].
+pub fn is_author(by: &str) -> bool {
+    by.starts_with(AUTHOR)
 }
 
 impl fmt::Display for Grant {

@@ -14,8 +14,8 @@ use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, 
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
 use ostler_kernel::run::{
     AttemptInput, Canceller, CrashRecovery, DecisionContext, FailureCategory, InputError, IntentContext,
-    NodeState, Operation, RECOVERIES_MAX, RecoveryContext, RuleDiagnoser, Run, RunFold, RunFoldError,
-    RunInput, RunOutcome, StaticPlanner, executable_digest,
+    NodeState, Operation, RECOVERIES_MAX, RecoveryContext, Resolution, RuleDiagnoser, Run, RunFold,
+    RunFoldError, RunInput, RunOutcome, StaticPlanner, executable_digest,
 };
 use ostler_kernel::template::RENDER_BYTES_MAX;
 use ostler_kernel::{json, lineage};
@@ -346,6 +346,51 @@ fn a_lost_attempt_is_done_again_if_that_is_harmless_or_was_not_stopped_meanwhile
     check_lost("write", true, "failed crash", false);
     check_lost("post", true, "failed crash", false);
     check_lost("fire", true, "failed in_doubt", false);
+}
+
+#[test]
+fn an_effect_that_was_stopped_in_doubt_is_in_doubt_for_another_run_until_a_person_settles_it() {
+    let died = |run: &mut Run| drop(with(run, |run, cx| run.decide(cx, RunInput::AttemptLost("n".into()))));
+    let failed = |category| {
+        move |run: &mut Run| ends(run, "n", Outcome::Failed(Failure { category, message: String::new() }))
+    };
+    let late = failed(FailureCategory::Timeout);
+    let redone = |run: &mut Run| {
+        died(run);
+        let (node, by) = (NodeId::from("n"), "ann".to_owned());
+        with(run, |run, cx| run.decide(cx, RunInput::Resolved { node, how: Resolution::Redo, by }));
+    };
+    let broken = failed(FailureCategory::Structural);
+    let stops = [
+        Operation::Cancel("n".into()),
+        Operation::Skip("n".into()),
+        Operation::CancelPlan(Canceller::Operator),
+    ];
+    type Loss<'a> = &'a dyn Fn(&mut Run);
+    let table: [(&str, Loss<'_>, bool); 6] = [
+        ("fire", &died, true),
+        ("fire", &late, true),
+        ("fire", &redone, false),
+        ("fire", &broken, false),
+        ("look", &died, false),
+        ("write", &died, false),
+    ];
+    for (tool, lost, expected) in table {
+        for stop in &stops {
+            let mut run = open(json!([{"id": "n", "tool": tool, "retries": 0}]));
+            record_intent(&mut run, 1, "n", &[]);
+            lost(&mut run);
+            with(&mut run, |run, cx| run.decide(cx, RunInput::Operator(stop.clone())));
+            died(&mut run);
+            let doubt = |run: &Run| run.doubt(run.node(&"n".into()).unwrap());
+            assert_eq!(doubt(&run).is_some(), expected, "{tool}, {stop:?}: {}", state(&run, "n"));
+            if expected {
+                let settled = run.settle_by_hand(&"n".into(), "ann".to_owned()).unwrap().unwrap();
+                run.apply(&settled, 7).unwrap();
+                assert_eq!(doubt(&run), None, "{tool}, {stop:?}");
+            }
+        }
+    }
 }
 
 #[test]

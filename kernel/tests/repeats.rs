@@ -13,8 +13,9 @@ use ostler_kernel::json::{canonical, to_canonical};
 use ostler_kernel::lineage::{self, StalePolicy};
 use ostler_kernel::plan::{Effect, Kind, Node, Plan, PlanDraft, PolicyDraft, Settings};
 use ostler_kernel::run::{
-    AttemptInput, Change, DecisionContext, IntentContext, NodeStatus, OpeningTerms, RecomputationCause,
-    RefDigests, RepeatDecision, RuleDiagnoser, Run, RunInput, StaticPlanner, executable_digest,
+    AttemptInput, Change, DecisionContext, EarlierApproval, IntentContext, NodeStatus, OpeningTerms,
+    RecomputationCause, RefDigests, RepeatDecision, RuleDiagnoser, Run, RunInput, StaticPlanner,
+    executable_digest,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -40,6 +41,10 @@ struct World {
     records: BTreeMap<Digest, Output>,
     state: u32,
     version: u32,
+    /// Number of the gate's policy.
+    policy: u8,
+    /// Name of the person who answers.
+    answers_as: String,
     runs: u128,
 }
 
@@ -59,7 +64,8 @@ fn nodes(tape: &mut Tape) -> Vec<Value> {
             }
             6 => json!({"id": id, "kind": "human_approval", "human_timeout": 9}),
             7 => {
-                json!({"id": id, "tool": "pure", "params": {"p": 0}, "approval": "before", "human_timeout": 9})
+                let when = if tape.one_in(2) { "before" } else { "after" };
+                json!({"id": id, "tool": "pure", "params": {"p": 0}, "approval": when, "human_timeout": 9})
             }
             _ => json!({"id": id, "tool": "list", "params": {"p": 0}}),
         };
@@ -96,11 +102,16 @@ struct Drive<'a> {
     id: RunId,
     run: Run,
     executed: BTreeSet<NodeId>,
+    /// Nodes about which a person was asked.
+    asked: BTreeSet<NodeId>,
+    /// Nodes with an approval of the repeated run.
+    carried: BTreeSet<NodeId>,
 }
 
 impl Drive<'_> {
     fn within(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> Vec<Event>) {
-        let settings = Settings::simulation(PolicyDraft::default(), None);
+        let gate_policy = Some(Digest([self.world.policy; 32]));
+        let settings = Settings { gate_policy, ..Settings::simulation(PolicyDraft::default(), None) };
         let mut cx = DecisionContext {
             run_id: self.id,
             now: 0,
@@ -108,7 +119,12 @@ impl Drive<'_> {
             planner: &StaticPlanner,
             diagnoser: &RuleDiagnoser,
         };
-        act(&mut self.run, &mut cx);
+        let events = act(&mut self.run, &mut cx);
+        let carried = events.into_iter().filter_map(|event| match event {
+            Event::ApprovalCarried(carried) => Some(carried.node),
+            _ => None,
+        });
+        self.carried.extend(carried);
     }
 
     fn decide(&mut self, input: RunInput) {
@@ -122,7 +138,8 @@ impl Drive<'_> {
             let asks = self.run.instances().find(|(_, instance)| is_waiting(&instance.status));
             if let Some((node, instance)) = asks {
                 let (node, request) = (node.id.clone(), instance.requests);
-                let (by, note, raise) = ("ann".to_owned(), String::new(), Default::default());
+                let (by, note, raise) = (self.world.answers_as.clone(), String::new(), Default::default());
+                self.asked.insert(node.clone());
                 self.decide(RunInput::HumanAnswer { node, request, approve: true, by, note, raise });
                 continue;
             }
@@ -139,7 +156,9 @@ impl Drive<'_> {
             return self.keep(&node.id);
         }
         if self.run.question(&node.id).is_some() {
-            return self.within(|run, cx| run.ask(cx, &node.id, Some(Digest([1; 32]))));
+            let (params, _) = input(&self.run, node);
+            let shown = lineage::hash("shown", &[params.as_bytes()]);
+            return self.within(|run, cx| run.ask(cx, &node.id, Some(shown)));
         }
         if self.is_reused(node) {
             return;
@@ -256,14 +275,15 @@ fn input(run: &Run, node: &Node) -> (String, RefDigests) {
 }
 
 impl World {
-    fn run(&mut self, plan: &Arc<Plan>, terms: OpeningTerms) -> (RunId, Run, BTreeSet<NodeId>) {
+    fn run(&mut self, plan: &Arc<Plan>, terms: OpeningTerms) -> Drive<'_> {
         self.runs += 1;
         let id = RunId(uuid::Uuid::from_u128(self.runs));
         let mut run = Run::new(Arc::clone(plan), 1, 0);
         terms.into_records(None).iter().for_each(|event| run.apply(event, 0).unwrap());
-        let mut drive = Drive { world: self, id, run, executed: BTreeSet::new() };
+        let (executed, asked, carried) = Default::default();
+        let mut drive = Drive { world: self, id, run, executed, asked, carried };
         drive.run_out();
-        (id, drive.run, drive.executed)
+        drive
     }
 
     /// What tools of another version say about the results of a run.
@@ -334,6 +354,7 @@ fn repeat(
     match tape.below(6) {
         0 => world.version += 1,
         1 => world.records.clear(),
+        3 => world.policy += 1,
         2 => world.state += 1,
         _ => {}
     }
@@ -348,6 +369,7 @@ fn repeat(
         contents: None,
         from: asked.as_ref(),
         against: Some(&against),
+        ..Change::default()
     };
     let decision: RepeatDecision = run.repeat(change);
     assert_eq!(decision.doubtful(), None, "everything has ended");
@@ -359,7 +381,18 @@ fn repeat(
         terms.edits.push(ArtifactEdited { node, output, author, base, stale });
     }
     let named: BTreeSet<&NodeId> = decision.executed().map(|line| &line.node).collect();
-    let (id, again, executed) = world.run(&decision.plan, terms);
+    let Drive { id, run: again, executed, carried, .. } = world.run(&decision.plan, terms);
+    let acted = executed.iter().filter(|node| again.node(node).is_some_and(Node::acts));
+    for node in acted {
+        let graph = again.plan().graph();
+        let at = graph.position(node).unwrap();
+        let above = graph.above(at).into_iter().chain([at]);
+        let approved: Vec<&NodeId> = above.map(|at| &again.plan().nodes[at].id).collect();
+        assert!(
+            approved.iter().all(|node| !carried.contains(*node)),
+            "{node} acted below a carried approval"
+        );
+    }
     let is_named =
         |node: &Node| named.contains(&node.id) || node.parent().is_some_and(|list| named.contains(list));
     for node in &executed {
@@ -385,13 +418,148 @@ proptest! {
         let mut tape = Tape { numbers: numbers.into_iter() };
         let mut nodes = nodes(&mut tape);
         if let Some(plan) = plan(&nodes, false) {
-            let mut world = World::default();
+            let mut world = World { answers_as: "ann".to_owned(), ..World::default() };
             let terms = OpeningTerms { reuse: Some(Default::default()), ..OpeningTerms::default() };
-            let (mut id, mut run, _) = world.run(&plan, terms);
+            let Drive { mut id, mut run, .. } = world.run(&plan, terms);
             for _ in 0..4 {
                 let Some(next) = repeat(&mut world, (id, &run), &mut nodes, &mut tape) else { break };
                 (id, run) = next;
             }
         }
     }
+}
+
+/// A run of nodes that a person approves, and its repetitions.
+struct Approved {
+    world: World,
+    nodes: Vec<Value>,
+    last: Option<(RunId, Run)>,
+}
+
+/// Changes of a repetition.
+#[derive(Default)]
+struct Again<'a> {
+    from: Option<&'a str>,
+    withdrawn: Option<&'a str>,
+    is_other_plan: bool,
+}
+
+impl Approved {
+    fn new(nodes: Value) -> Approved {
+        let mut nodes = nodes.as_array().unwrap().clone();
+        nodes.iter_mut().for_each(|node| {
+            node["contract"] = json!([{"method": "schema"}]);
+            if node["approval"].is_string() || node["kind"] == "human_approval" {
+                node["human_timeout"] = json!(9);
+            }
+        });
+        let world = World { answers_as: "ann".to_owned(), ..World::default() };
+        Approved { world, nodes, last: None }
+    }
+
+    fn run(mut self) -> Approved {
+        let terms = OpeningTerms { reuse: Some(Default::default()), ..OpeningTerms::default() };
+        let Drive { id, run, .. } = self.world.run(&plan(&self.nodes, false).unwrap(), terms);
+        self.last = Some((id, run));
+        self
+    }
+
+    /// Repeats the last run. `expected`: whom the engine asked about, and what it took over of which run.
+    fn again(mut self, again: Again<'_>, expected: &str) -> Approved {
+        let (from, run) = self.last.take().unwrap();
+        let (plan, asked) = (plan(&self.nodes, false).unwrap(), again.from.map(NodeId::from));
+        let against = again.withdrawn.map(|node| (NodeId::from(node), RecomputationCause::Withdrawn));
+        let against: BTreeMap<_, _> = against.into_iter().collect();
+        let change = Change {
+            plan: again.is_other_plan.then_some(&plan),
+            from: asked.as_ref(),
+            against: Some(&against),
+            ..Change::default()
+        };
+        let decision = run.repeat(change);
+        let terms = run.terms_to_repeat(from, &decision);
+        let Drive { id, run, asked, carried, .. } = self.world.run(&decision.plan, terms);
+        let named = |nodes: &BTreeSet<NodeId>| {
+            let named: Vec<&str> = nodes.iter().map(NodeId::as_str).collect();
+            named.join("+")
+        };
+        let from: BTreeSet<String> = run
+            .instances()
+            .flat_map(|(_, instance)| &instance.approvals)
+            .filter_map(|approval| Some(format!(" of {} in {}", approval.by, approval.from?.0.as_u128())))
+            .collect();
+        let from: String = from.into_iter().collect();
+        assert_eq!(format!("asked {}; carried {}{from}", named(&asked), named(&carried)), expected);
+        // An approval that was said to be void holds nowhere.
+        for line in decision.executed().filter(|line| line.approved == Some(EarlierApproval::Void)) {
+            assert!(!carried.contains(&line.node), "{} was said to be asked about", line.node);
+        }
+        self.last = Some((id, run));
+        self
+    }
+}
+
+/// A review whose text another node gives, and a node below.
+fn review() -> Value {
+    json!([
+        {"id": "a", "tool": "pure", "params": {"p": 0}},
+        {"id": "review", "kind": "human_approval", "param_refs": {"text": {"from": "a", "path": "text"}}},
+        {"id": "below", "tool": "pure", "params": {"p": 0}, "deps": ["review"]}
+    ])
+}
+
+#[test]
+fn an_approval_holds_for_the_same_material_and_nothing_else() {
+    let usual = Again::default;
+    // A chain of repetitions names the run in which the person answered.
+    let approved = Approved::new(review()).run().again(usual(), "asked ; carried review of ann in 1");
+    let mut approved = approved.again(usual(), "asked ; carried review of ann in 1");
+    approved.world.policy += 1;
+    let mut approved = approved.again(usual(), "asked review; carried ");
+    approved.nodes[0]["params"]["p"] = json!(1);
+    let approved = approved.again(Again { is_other_plan: true, ..usual() }, "asked review; carried ");
+    // The person is asked for, so the person is asked.
+    let approved = approved.again(Again { from: Some("review"), ..usual() }, "asked review; carried ");
+    let approved = approved.again(Again { withdrawn: Some("a"), ..usual() }, "asked review; carried ");
+    approved.again(Again { from: Some("a"), ..usual() }, "asked ; carried review of ann in 7");
+
+    // A grant answers for itself as long as it is in force.
+    let mut approved = Approved::new(review());
+    approved.world.answers_as = "grant g1 of ann".to_owned();
+    approved.run().again(usual(), "asked review; carried ");
+}
+
+#[test]
+fn an_approval_of_a_result_covers_result_work_contract_and_policy() {
+    for (when, given) in [("before", "p"), ("after", "p")] {
+        let nodes = json!([{"id": given, "tool": "pure", "params": {"p": 0}, "approval": when}]);
+        let approved = || Approved::new(nodes.clone()).run();
+        let changed = |change: &dyn Fn(&mut Approved), expected: &str| {
+            let mut approved = approved();
+            change(&mut approved);
+            approved.again(Again { is_other_plan: true, ..Again::default() }, expected);
+        };
+        let (kept, asked) = ("asked ; carried p of ann in 1", "asked p; carried ");
+        changed(&|_| {}, kept);
+        changed(&|approved| approved.world.policy += 1, asked);
+        changed(&|approved| approved.nodes[0]["params"]["p"] = json!(3), asked);
+        changed(&|approved| approved.nodes[0]["timeout"] = json!(7), kept);
+        let other = json!([{"method": "schema", "spec": {"type": "object"}}]);
+        changed(
+            &|approved| approved.nodes[0]["contract"] = other.clone(),
+            if when == "after" { asked } else { kept },
+        );
+    }
+}
+
+#[test]
+fn no_approval_that_leads_to_an_effect_holds_in_another_run() {
+    let send = json!({"id": "send", "tool": "send", "effect": "external", "impact": 2, "idem": "none", "params": {"p": 0}});
+    let mut own = send.clone();
+    own["approval"] = json!("before");
+    Approved::new(json!([own])).run().again(Again::default(), "asked send; carried ");
+    let mut below = review();
+    below.as_array_mut().unwrap().push(send);
+    below[3]["deps"] = json!(["below"]);
+    Approved::new(below).run().again(Again::default(), "asked review; carried ");
 }

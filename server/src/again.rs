@@ -15,6 +15,9 @@ use crate::routes::Api;
 use crate::run_lookup;
 use crate::wire::{EditRequest, ForkRequest, Invoice, RerunRequest, RunRef};
 
+/// Code of the refusal of a repetition that has to know what becomes of earlier edits.
+pub const STALE_EDITS: &str = "stale_edits";
+
 pub(crate) async fn rerun(
     State(api): State<Api>,
     caller: AnyCaller,
@@ -29,7 +32,7 @@ pub(crate) async fn rerun(
 
 /// The repetition that a request describes.
 async fn repetition(api: &Api, request: RerunRequest) -> Result<Again, Problem> {
-    let RerunRequest { from, plan } = request;
+    let RerunRequest { from, plan, earlier_edits } = request;
     let from = from.map(|node| NodeId::from(node.as_str()));
     let plan = match plan {
         Some(draft) => {
@@ -37,7 +40,7 @@ async fn repetition(api: &Api, request: RerunRequest) -> Result<Again, Problem> 
         }
         None => None,
     };
-    Ok(Again { from, edit: None, plan })
+    Ok(Again { from, edit: None, plan, stale: earlier_edits.into() })
 }
 
 /// What a repetition executes at most. Changes nothing.
@@ -53,7 +56,7 @@ pub(crate) async fn rerun_invoice(
 
 /// The edit that a request describes.
 fn node_edit(node: &str, request: EditRequest, author: String) -> Result<NodeEdit, Problem> {
-    let EditRequest { value, if_digest, stale } = request;
+    let EditRequest { value, if_digest, stale, earlier_edits: _ } = request;
     let seen = if_digest.map(|digest| digest.parse()).transpose();
     let seen = seen.map_err(|error| Problem::bad("digest", format!("the digest of the result: {error}")))?;
     Ok(NodeEdit { node: node.into(), value, author, seen, stale: stale.into() })
@@ -67,8 +70,9 @@ pub(crate) async fn edit(
     JsonBody(request): JsonBody<EditRequest>,
 ) -> Result<(StatusCode, Json<RunRef>), Problem> {
     let run = run_lookup::find(&api.system, &name)?;
+    let stale = request.earlier_edits.into();
     let edit = node_edit(&node, request, operator.by)?;
-    opened(&api, run, Again { edit: Some(edit), ..Again::default() }).await
+    opened(&api, run, Again { edit: Some(edit), stale, ..Again::default() }).await
 }
 
 /// Opens a run that continues another one from one of its records.
@@ -91,8 +95,9 @@ pub(crate) async fn invoice(
     JsonBody(request): JsonBody<EditRequest>,
 ) -> Result<Json<Invoice>, Problem> {
     let run = run_lookup::find(&api.system, &name)?;
+    let stale = request.earlier_edits.into();
     let edit = Some(node_edit(&node, request, String::new())?);
-    let invoice = api.system.invoice(run, &Again { edit, ..Again::default() }).await?;
+    let invoice = api.system.invoice(run, &Again { edit, stale, ..Again::default() }).await?;
     Ok(Json(Invoice::new(run.to_string(), Some(node), &invoice)))
 }
 
@@ -120,6 +125,7 @@ impl From<AgainError> for Problem {
             },
             AgainError::Content { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "content_unusable"),
             AgainError::Doubt { .. } => (StatusCode::CONFLICT, "in_doubt"),
+            AgainError::StaleEdits { .. } => (StatusCode::CONFLICT, STALE_EDITS),
         };
         Problem::new(status, code, told)
     }

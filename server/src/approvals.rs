@@ -17,8 +17,8 @@ use crate::routes::Api;
 use crate::run_lookup;
 use crate::summary::parent_view;
 use crate::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, EstimateView, RunRef, ShortfallView, StepView,
-    TestView, UnreadableRun, word,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, EarlierApprovalView, EstimateView, RunRef,
+    ShortfallView, StepView, TestView, UnreadableRun, word,
 };
 
 /// Questions on one page.
@@ -128,6 +128,8 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         digest,
         shown,
         files_before,
+        changes,
+        earlier,
         workspace,
         result,
         shortfall,
@@ -175,6 +177,13 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         params: Value::Object(shown.params),
         workspace,
         files: file_changes::views(&shown.files, &files_before),
+        changes: changes.into_iter().map(file_changes::change).collect(),
+        earlier: earlier.map(|kept| EarlierApprovalView {
+            run: kept.from.to_string(),
+            by: kept.by,
+            at_ms: kept.at,
+            void: kept.void,
+        }),
         tests: tests.collect(),
         questions: shown.questions,
         steps,

@@ -59,6 +59,13 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
             body!(kept: node, from; "artifact": kept.output.as_ref().map(|output| output.artifact)),
         ),
         E::KeptIdentity(kept) => ("kept_identity", body!(kept: node, reuse, idempotency_key)),
+        E::ApprovalKept(kept) => (
+            "approval_kept",
+            body!(kept: node, kind, material, shown, by, at, from, void;
+                  "artifact": kept.output.as_ref().map(|output| output.artifact)),
+        ),
+        E::ApprovalMaterial { node, material } => ("approval_material", body!(node, material)),
+        E::ApprovalCarried(carried) => ("approval_carried", body!(carried: node, by, at, from)),
         E::Exposed(exposure) => ("exposed", json!(exposure)),
         E::ReuseDecided(decided) => ("reuse_decided", reuse_json(decided)),
         E::ResultRecorded(record) => (

@@ -1,9 +1,11 @@
-//! What changed in the files that a question names, since it was last asked.
+//! Changes of a question, and of the files that it names, since it was last asked.
 
 use ostler_kernel::id::Digest;
 use ostler_kernel::port::NamedFile;
+use ostler_kernel::run::ShownChange;
+use serde_json::Value;
 
-use crate::wire::FileView;
+use crate::wire::{ChangeView, FileView};
 
 /// Lines of one difference.
 const LINES_MAX: usize = 40;
@@ -33,6 +35,14 @@ pub(crate) fn views(now: &[NamedFile], before: &[NamedFile]) -> Vec<FileView> {
         difference: None,
     });
     present.chain(gone).collect()
+}
+
+/// A part of a question that was another one before.
+pub(crate) fn change(change: ShownChange) -> ChangeView {
+    let ShownChange { part, was, now } = change;
+    let texts = was.as_ref().and_then(Value::as_str).zip(now.as_ref().and_then(Value::as_str));
+    let difference = texts.map(|(was, now)| difference(was, now));
+    ChangeView { part, was, now, difference }
 }
 
 /// The lines between the common beginning and the common end: `-` before those that went, `+` before those that came.

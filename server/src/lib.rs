@@ -65,6 +65,7 @@ mod unread;
 mod waits;
 pub mod wire;
 
+pub use again::STALE_EDITS;
 pub use approvals::{APPROVALS_LISTED_MAX, RESULT_LISTED_BYTES_MAX};
 pub use callback::{
     CALLBACK_CONNECTIONS_MAX, CALLBACKS_AT_ONCE_MAX, CallbackKeyError, CallbackListener, CallbackServer,

@@ -6,17 +6,19 @@ use ostler_actors::{ApprovalId, RateWait, RecoveryPreview, RunStatusView, RunVie
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::{HumanRequestKind, Output, Parent};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
-use ostler_kernel::plan::TEST_TOOL;
+use ostler_kernel::plan::{Node, TEST_TOOL};
 use ostler_kernel::policy::{FinalAnswer, View};
 use ostler_kernel::port::{RunRow, RunRowStatus};
-use ostler_kernel::run::{DiagnosisScore, FailureCategory, NodeStatus, Run, RunStatus, UndoReport};
+use ostler_kernel::run::{
+    DiagnosisScore, FailureCategory, NodeInstance, NodeStatus, Run, RunStatus, UndoReport,
+};
 use serde::Deserialize;
 
 use crate::problem::Problem;
 use crate::wire::{
-    AnswerView, CallBudgetView, DiagnosisView, ListView, LostCallView, ParentView, RateWaitView,
-    ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting, WaitingBelow,
-    word,
+    AnswerView, CallBudgetView, CarriedApprovalView, DiagnosisView, ListView, LostCallView, ParentView,
+    RateWaitView, ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting,
+    WaitingBelow, word,
 };
 
 /// Runs below a run whose questions its page shows.
@@ -148,6 +150,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
         waiting: waiting(id, run, view.over_by),
+        carried: carried(run),
         waits: waits(run),
         lists: lists(run),
         left_out: BTreeMap::new(),
@@ -268,6 +271,18 @@ fn undo(id: RunId, run: &Run, is_over: bool) -> Option<UndoView> {
     unsure.dedup();
     let settle = unsure.iter().filter(is_settled_here).map(commands).collect();
     Some(UndoView { state, nodes, without, unsure, settle })
+}
+
+/// Approvals of the repeated run that answered questions.
+fn carried(run: &Run) -> Vec<CarriedApprovalView> {
+    let of_node = |(node, instance): (&Node, &NodeInstance)| {
+        let carried = instance.approvals.iter().filter_map(|approval| {
+            let (by, run) = (approval.by.clone(), approval.from?.to_string());
+            Some(CarriedApprovalView { node: node.id.to_string(), by, run })
+        });
+        carried.collect::<Vec<_>>()
+    };
+    run.instances().flat_map(of_node).collect()
 }
 
 /// The nodes that wait for an answer from outside.

@@ -116,3 +116,27 @@ nodes:
     world.ostler("explain @last sum").exits(0).says("from a (reused), b (recomputed)");
     world.ostler(&format!("explain @last sum --against {first}")).exits(0).says("the result of b changed");
 }
+
+#[test]
+fn a_read_below_a_write_of_its_own_run_is_served_from_no_record_before_the_write() {
+    let world = World::new();
+    let plan = |text: &str, write: &str| {
+        let look = "{id: look, tool: fs.read, params: {path: page}, fresh: never";
+        let put = format!("{{id: put, tool: fs.write, params: {{path: page, mode: replace, text: {text}}}}}");
+        world.file("p.yaml", &format!("id: p\nnodes:\n  - {put}\n  - {look}{write}}}\n"));
+    };
+    files(&world, &["page"]);
+    let run = || world.ostler("run p.yaml --workspace work").exits(0).out;
+    // Beside the write, any record does; below it, none.
+    plan("one", "");
+    run();
+    assert_eq!(words(&run(), &["look"]), ["reused"]);
+    plan("two", ", deps: [put]");
+    assert_eq!(words(&run(), &["look"]), ["executed"]);
+    world.ostler("artifact @last/look --path text").exits(0).says("two");
+    // The record of a read below the same write in an earlier run is older than the write of this one.
+    assert_eq!(words(&run(), &["put", "look"]), ["executed"; 2]);
+    plan("three", ", deps: [put]");
+    run();
+    world.ostler("artifact @last/look --path text").exits(0).says("three");
+}

@@ -70,6 +70,26 @@ fn what_was_done_by_then_is_not_done_again_and_the_rest_is() {
 }
 
 #[test]
+fn the_provenance_of_a_fork_names_the_run_that_did_what_was_done() {
+    let world = world();
+    world.ostler("run forked.yaml --workspace work --intent 2").exits(0);
+    let first = world.ostler("show @last --json").exits(0).lines()[0]["run"].as_str().unwrap().to_owned();
+    let at = record(&world, executed("act"));
+    world.ostler(&format!("fork @last --at {at}")).exits(0);
+    let second = world.ostler("show @last --json").exits(0).lines()[0]["run"].as_str().unwrap().to_owned();
+    assert_ne!(first, second);
+    let exported = world.ostler("export @last --format prov-json").exits(0).out;
+    assert_eq!(world.ostler("export @last --format prov-json").exits(0).out, exported, "the same twice");
+    let document: Value = serde_json::from_str(&exported).unwrap();
+    let made_in = |node: &str| {
+        let mut entities = document["entity"].as_object().unwrap().iter();
+        let (_, entity) = entities.find(|(name, _)| name.ends_with(&format!("/{node}"))).unwrap();
+        entity["ostler:run"].as_str().map(str::to_owned)
+    };
+    assert_eq!(["text", "act"].map(made_in), [Some(first.clone()), Some(first)]);
+}
+
+#[test]
 fn an_effect_under_way_at_that_record_is_in_doubt() {
     let world = world();
     let run = world.start("run doubt.yaml --workspace work --intent 2");

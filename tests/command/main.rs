@@ -26,6 +26,7 @@ mod forks;
 mod goals;
 mod grants;
 mod heartbeats;
+mod kept_approvals;
 mod kill;
 mod logs;
 mod long_run;

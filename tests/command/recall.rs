@@ -68,6 +68,28 @@ fn a_withdrawn_result_is_never_served_again_and_its_recomputation_is() {
 }
 
 #[test]
+fn a_withdrawn_result_is_shown_as_such_in_the_run_that_made_it_and_in_those_that_used_it() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    world.ostler(RUN).exits(0);
+    let words = |run: &str| {
+        let graph = world.ostler(&format!("show {run} --format mermaid")).exits(0).out;
+        let shown = world.ostler(&format!("show {run}")).exits(0).out;
+        let has = |node: &str| {
+            let row = shown.lines().find(|line| line.split_whitespace().next() == Some(node));
+            row.is_some_and(|row| row.contains("withdrawn"))
+        };
+        (["one", "two", "apart"].map(has), graph.contains("withdrawn"))
+    };
+    let runs = world.ostler("ps --all --json").exits(0).lines();
+    let first = runs.iter().filter_map(|row| row["run"].as_str()).min().unwrap().to_owned();
+    assert_eq!((words(&first), words("@last")), (([false; 3], false), ([false; 3], false)));
+    recalled(&world, "@last one");
+    let expected = ([true, false, false], true);
+    assert_eq!((words(&first), words("@last")), (expected, expected));
+}
+
+#[test]
 fn every_node_that_rests_on_it_is_found_in_all_runs_and_the_newest_is_to_be_run_again() {
     let world = world();
     world.ostler(RUN).exits(0);

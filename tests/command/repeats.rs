@@ -113,6 +113,27 @@ fn an_effect_in_doubt_is_not_repeated_before_a_person_has_settled_it() {
 }
 
 #[test]
+fn an_effect_that_was_skipped_in_doubt_is_not_repeated_before_nothing_is_left_of_it() {
+    let world = World::new();
+    let act =
+        "{id: act, tool: shell.run, params: {argv: [sh, -c, 'echo x >> log; exec sleep 30']}, timeout: 60s";
+    plan(&world, act, "one");
+    let run = world.start("run p.yaml --workspace work --intent 2");
+    super::world::until("the program acts", || world.work("log") == "x\n");
+    run.signal("KILL");
+    run.end();
+    world.ostler("resume").exits(3);
+    let again = "rerun @last --from act --dry-run";
+    world.ostler(again).exits(2).complains("act --fail");
+    world.ostler("skip @last act");
+    let refused = world.ostler(again).exits(2);
+    let settle = refused.err.split('`').find(|part| part.starts_with("ostler resolve ")).unwrap();
+    assert!(settle.ends_with(" act --gone"), "{}", refused.err);
+    world.ostler(settle.trim_start_matches("ostler ")).exits(0);
+    world.ostler(again).exits(0).says("effects     act");
+}
+
+#[test]
 fn the_invoice_names_a_model_that_is_configured_otherwise_now() {
     let world = World::new();
     world.file("answers.yaml", "rules:\n  - {when: {node: m}, text: hello, repeat: true}\n");

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use ostler_kernel::event::ArtifactEdited;
+use ostler_kernel::event::{ArtifactEdited, HumanRequestKind};
 use ostler_kernel::id::{Digest, DigestStart, NodeId, RunId, Ticks};
 use ostler_kernel::lineage::{EditRefusal, Edited, StalePolicy, check_edit};
 use ostler_kernel::plan::Plan;
-use ostler_kernel::run::{Doubt, Recomputation, Spent};
+use ostler_kernel::run::{Doubt, EarlierApproval, Recomputation, RepeatDecision, Spent};
 use serde_json::Value;
 
 use crate::api::system::System;
 use crate::api::view::RunView;
+use crate::attempts::approval_request::shown;
 use crate::base::error::RunError;
 use crate::messages::submission::{Submission, SubmitError};
 
@@ -25,6 +26,9 @@ pub struct Again {
     pub edit: Option<NodeEdit>,
     /// The plan of the repetition; `None`: that of the run. Edits of nodes that it lacks are dropped.
     pub plan: Option<Arc<Plan>>,
+    /// The fate of earlier edits whose policy is to ask, where what they rest on may change. [`StalePolicy::Ask`] refuses the
+    /// repetition then.
+    pub stale: StalePolicy,
 }
 
 /// A node that a repetition executes at most, and what its last execution took.
@@ -45,6 +49,8 @@ pub struct Invoice {
     pub charges: Vec<Charge>,
     /// Nodes with an earlier artifact of a person that stays, although what the node rests on may come out changed.
     pub stale_edits: Vec<NodeId>,
+    /// Nodes with such an artifact about which the repetition asks.
+    pub asked_edits: Vec<NodeId>,
 }
 
 /// An edit of a result.
@@ -93,7 +99,7 @@ pub enum AgainError {
         why: String,
     },
     /// A node that would be executed may have acted already, and another run must not act a second time.
-    #[error("{}", what_to_find_out(*.run, .node, *.doubt))]
+    #[error("{}", what_to_find_out(*.run, .node, *.doubt, *.is_over))]
     Doubt {
         /// The run.
         run: RunId,
@@ -101,13 +107,28 @@ pub enum AgainError {
         node: NodeId,
         /// The reason.
         doubt: Doubt,
+        /// The run has ended.
+        is_over: bool,
+    },
+    /// Earlier edits rest on results that may change, and the request does not say whether the edits stay.
+    #[error(
+        "{}: edited before, and what the edit rests on may change; say --keep-edits to keep the edit, or --drop-edits to compute \
+         the node again if it changes", names(.nodes)
+    )]
+    StaleEdits {
+        /// The edited nodes.
+        nodes: Vec<NodeId>,
     },
     /// The new run was refused.
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
 
-fn what_to_find_out(run: RunId, node: &NodeId, doubt: Doubt) -> String {
+fn names(nodes: &[NodeId]) -> String {
+    nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn what_to_find_out(run: RunId, node: &NodeId, doubt: Doubt, is_over: bool) -> String {
     let settle = match doubt {
         Doubt::UnderWay => {
             return format!(
@@ -116,10 +137,14 @@ fn what_to_find_out(run: RunId, node: &NodeId, doubt: Doubt) -> String {
             );
         }
         Doubt::Asked => {
-            format!("`ostler resolve {run} {node} --done FILE` with its result, or --fail if it did nothing")
+            format!(
+                "`ostler resolve {run} {node} --done FILE` with its result, or `ostler resolve {run} {node} --fail` if it did nothing"
+            )
         }
         Doubt::Unknown => {
-            format!("undo by hand what is left of it, then `ostler resolve {run} {node} --fail`")
+            // A run that goes on settles nothing by hand.
+            let end = if is_over { String::new() } else { format!("`ostler cancel {run}`, ") };
+            format!("{end}undo by hand what is left of it, then `ostler resolve {run} {node} --gone`")
         }
     };
     format!(
@@ -155,6 +180,9 @@ impl System {
     /// See [`AgainError`]; no run is opened.
     pub async fn run_again(&self, run: RunId, again: Again) -> Result<RunId, AgainError> {
         let (view, decision) = self.repeat(run, &again).await?;
+        if !decision.asked_edits.is_empty() {
+            return Err(AgainError::StaleEdits { nodes: decision.asked_edits });
+        }
         let mut terms = view.run.terms_to_repeat(run, &decision);
         if let Some(edit) = again.edit {
             let edited = self.edited(&view, edit).await?;
@@ -173,7 +201,8 @@ impl System {
         let (view, decision) = self.repeat(run, again).await?;
         let (mut charges, mut elsewhere) = (Vec::new(), BTreeMap::new());
         for line in decision.executed() {
-            let figures = match view.figures.spending.made_in(&line.node) {
+            let made_in = view.run.instance(&line.node).and_then(|instance| instance.made_in);
+            let figures = match made_in {
                 None => Some(&view.figures),
                 Some(run) => {
                     let other: &Option<RunView> = match elsewhere.entry(run) {
@@ -185,9 +214,42 @@ impl System {
             };
             let spent = figures.and_then(|figures| figures.spending.of(&line.node));
             let took_ms = figures.and_then(|figures| figures.took.get(&line.node)).copied();
-            charges.push(Charge { line: line.clone(), spent, took_ms: took_ms.filter(|_| spent.is_some()) });
+            let mut line = line.clone();
+            if line.approved == Some(EarlierApproval::Holds)
+                && !self.still_shows(run, &view, &line.node).await
+            {
+                line.approved = Some(EarlierApproval::Void);
+            }
+            charges.push(Charge { line, spent, took_ms: took_ms.filter(|_| spent.is_some()) });
         }
-        Ok(Invoice { charges, stale_edits: decision.stale_edits })
+        let RepeatDecision { stale_edits, asked_edits, .. } = decision;
+        Ok(Invoice { charges, stale_edits, asked_edits })
+    }
+
+    /// True if the questions about a node that people have approved in a run would show the same today: tools, files and policy are
+    /// what they were.
+    async fn still_shows(&self, run: RunId, view: &RunView, id: &NodeId) -> bool {
+        let Some(node) = view.run.node(id) else { return false };
+        let gatekeeper = &self.services.gatekeeper;
+        for approval in view.run.approvals_of(run, id) {
+            let now = match approval.kind {
+                HumanRequestKind::After => {
+                    let output = view.run.instance(id).and_then(|instance| instance.output.as_ref());
+                    output.map_or(approval.shown, |output| output.artifact)
+                }
+                kind => {
+                    let results = &self.services.results;
+                    let shown = shown(gatekeeper, results, &view.opened, &view.run, node, kind).await;
+                    shown.request.digest()
+                }
+            };
+            let policy = gatekeeper.policy_digest();
+            let material = view.run.approval_material(id, approval.kind, now, policy);
+            if material != Some(approval.material) {
+                return false;
+            }
+        }
+        true
     }
 
     /// The result that an edit replaces; `None` without an edit, or if it cannot be read.

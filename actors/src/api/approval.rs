@@ -4,11 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use ostler_kernel::agent::LifecycleMessage;
-use ostler_kernel::event::{HumanRequestKind, Output, Parent, RunOpened};
+use ostler_kernel::event::{ApprovalKept, HumanRequestKind, Output, Parent, RunOpened};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
 use ostler_kernel::ledger::{CallLimits, Shortfall};
 use ostler_kernel::port::{JournalError, NamedFile};
-use ostler_kernel::run::{ApprovalRequest, NodeStatus};
+use ostler_kernel::run::{ApprovalRequest, NodeStatus, ShownChange, shown_changes};
 
 use crate::api::system::System;
 use crate::api::view::RunView;
@@ -76,6 +76,10 @@ pub struct Approval {
     pub workspace: Option<String>,
     /// The files that the question was last asked about, if they were others.
     pub files_before: Vec<NamedFile>,
+    /// Other parts of the question that differ from when it was last asked, or from the repeated run.
+    pub changes: Vec<ShownChange>,
+    /// The approval that a person gave in the repeated run. It does not hold here, else the question would not be open.
+    pub earlier: Option<ApprovalKept>,
     /// The result that an approval would publish.
     pub result: Option<Output>,
     /// The call of a model that the budget does not allow.
@@ -116,9 +120,18 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
         let shows_call = result.is_none() && shortfall.is_none();
         let is_outdated = shows_call && instance.shown.as_deref() != Some(&shown.digest());
         let before = if is_outdated { &instance.shown } else { &instance.shown_before };
-        let files_before = match before.as_deref().filter(|_| shows_call) {
-            Some(before) => files_of(services, *before).await,
-            None => Vec::new(),
+        let earlier = view.run.kept_approval(&node.id, ask).cloned();
+        let earlier_shown = earlier.as_ref().map(|earlier| earlier.shown);
+        let before = match before.as_deref().copied().or(earlier_shown).filter(|_| shows_call) {
+            // Not kept any more, or asked by a version that kept none.
+            Some(before) => services.results.artifacts.get(before).await.ok(),
+            None => None,
+        };
+        let files_before = before.as_ref().map(ApprovalRequest::files_of).unwrap_or_default();
+        let changes = match (&before, earlier.as_ref().and_then(|earlier| earlier.output.as_ref()), &result) {
+            (Some(before), ..) => shown.changes_since(before),
+            (None, Some(was), Some(now)) => changed_result(services, was, now).await,
+            _ => Vec::new(),
         };
         found.push(Approval {
             id: ApprovalId { run: view.opened.run, node: node.id.clone(), request: instance.requests },
@@ -130,6 +143,8 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
             workspace: workspace(services, &view.opened, &shown),
             shown,
             files_before,
+            changes,
+            earlier,
             result,
             shortfall,
             is_outdated,
@@ -141,10 +156,10 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
     Ok(found)
 }
 
-/// The files of an earlier document; none if it named none, or is not kept any more.
-async fn files_of(services: &RunServices, document: Digest) -> Vec<NamedFile> {
-    let document = services.results.artifacts.get(document).await;
-    document.map(|document| ApprovalRequest::files_of(&document)).unwrap_or_default()
+/// Differences of a result from the approved one; none if one of them cannot be read.
+async fn changed_result(services: &RunServices, was: &Output, now: &Output) -> Vec<ShownChange> {
+    let (was, now) = (services.results.load(was).await, services.results.load(now).await);
+    was.ok().zip(now.ok()).map_or_else(Vec::new, |(was, now)| shown_changes("result", &was, &now))
 }
 
 /// The workspace, if the shown call has paths or runs programs.

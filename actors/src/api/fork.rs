@@ -122,6 +122,7 @@ impl System {
         if let Some(node) = today.undone().into_iter().find(|node| is_done(node)) {
             return Err(ForkError::Undone(node.clone()));
         }
+        let approvals = today.approvals_since(from, &state, &withdrawn);
         let forked = prefix.forked(from, &state, fork.by);
         self.leave_in_doubt(from, run, &mut state, &mut records);
         if !fork.set.is_empty() {
@@ -131,6 +132,7 @@ impl System {
         let mut terms = prefix.terms.clone().without_account();
         terms.reuse.get_or_insert_default();
         terms.kept.retain(|kept| !withdrawn.contains(&kept.node));
+        terms.approvals = approvals;
         let submission = Submission { run: Some(run), ..Submission::continuing(&opened, plan, terms) };
         Ok(self.open_with(submission, None, (records, state.has_open_question())).await?)
     }

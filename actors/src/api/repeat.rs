@@ -42,6 +42,7 @@ impl System {
             edited: again.edit.as_ref().map(|edit| &edit.node),
             contents: again.edit.as_ref().and_then(|edit| Some((before.as_ref()?, &edit.value))),
             from: again.from.as_ref(),
+            stale: again.stale,
             against: Some(&against),
         };
         let decision = view.run.repeat(change);
@@ -49,7 +50,8 @@ impl System {
             return Err(RunError::UnknownNode(unknown.clone()).into());
         }
         if let Some((node, doubt)) = decision.doubtful() {
-            return Err(AgainError::Doubt { run, node: node.clone(), doubt });
+            let is_over = view.closed.is_some();
+            return Err(AgainError::Doubt { run, node: node.clone(), doubt, is_over });
         }
         Ok((view, decision))
     }

@@ -126,7 +126,9 @@ impl AttemptJournal {
         let folded = executor.runs.fold(&row, None, |_| {}).map_err(|error| failed(error.to_string()))?;
         let opened = folded.opened;
         let Asked { mut plan, goal, budget, scope, intent } = asked;
-        if run_reader::ancestors(&**executor.journal, self.site.run)? >= CHILD_RUN_DEPTH_MAX {
+        let above: Vec<RunId> =
+            run_reader::ancestors(&**executor.journal, self.site.run).collect::<Result<_, _>>()?;
+        if above.len() >= CHILD_RUN_DEPTH_MAX as usize {
             return Err(failed(format!("runs open runs {CHILD_RUN_DEPTH_MAX} deep at most")));
         }
         plan.policy.inherit(&folded.run.plan().policy);

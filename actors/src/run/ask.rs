@@ -109,18 +109,19 @@ impl RunDriver {
         let events = self.within(|run, cx| run.ask(cx, id, Some(digest)));
         let asked = !events.is_empty();
         self.apply_effects(events);
-        if asked && ask == HumanRequestKind::Before {
+        let is_open = self.run.instance(id).is_some_and(|instance| {
+            matches!(instance.status, NodeStatus::WaitingHuman { ask: HumanRequestKind::Before, .. })
+        });
+        if is_open {
             self.answer_by_grant(id, &shown.request);
         }
         asked
     }
 
-    /// The digest of a document, which is kept if it names files: should they change, the next question tells what did. Without it,
-    /// for lack of space, that question only shows what is there by then.
+    /// The digest of a document, which is kept: should it change, the next question tells what did, also in a repetition of the run.
+    /// Without it, for lack of space, that question only shows what is there by then.
     async fn keep_shown(&mut self, request: &ApprovalRequest) -> Digest {
-        if let Some(document) = request.document() {
-            let _ = self.services.results.artifacts.put(document).await;
-        }
+        let _ = self.services.results.artifacts.put(request.document()).await;
         request.digest()
     }
 

@@ -120,7 +120,7 @@ impl RunDriver {
         });
         let reuse = manifest.map(|manifest| manifest.reuse());
         let stale = edit.base.zip(reuse).is_some_and(|(base, now)| base != now);
-        // No request asks about stale edits (0043); one that an older record asks about is kept.
+        // A repetition has asked before the run was opened (0059).
         if edit.stale.state(stale) == OverrideState::Dropped {
             return None;
         }

@@ -88,7 +88,7 @@ impl CallTotals {
         let known = lock(&self.trees).roots.get(&id).copied();
         let root = match known {
             Some(root) => root,
-            None => run_reader::root(&**self.runs.journal, id)?,
+            None => run_reader::ancestors(&**self.runs.journal, id).last().unwrap_or(Ok(id))?,
         };
         let tree = lock(&self.trees).add(id, root).totals.clone();
         let mut all = Vec::new();

@@ -32,7 +32,7 @@ use crate::storage::run_reader::RunReader;
 
 pub(crate) struct Gatekeeper {
     pub(crate) toolbox: Arc<Toolbox>,
-    policy: RwLock<Arc<GatePolicy>>,
+    policy: RwLock<InForce>,
     /// True while an operator has stopped all calls.
     lockdown: AtomicBool,
     pub(crate) clearance: Clearance,
@@ -41,6 +41,18 @@ pub(crate) struct Gatekeeper {
     contracts: Contracts,
     measures: Measures,
     limits: Limits,
+}
+
+/// A policy, and its digest, which is not computed at each decision.
+struct InForce {
+    policy: Arc<GatePolicy>,
+    digest: Digest,
+}
+
+impl InForce {
+    fn new(policy: GatePolicy) -> InForce {
+        InForce { digest: policy.digest(), policy: Arc::new(policy) }
+    }
 }
 
 /// The reason why a person must allow a call.
@@ -59,7 +71,7 @@ impl Gatekeeper {
     ) -> Gatekeeper {
         Gatekeeper {
             toolbox,
-            policy: RwLock::new(Arc::new(policy)),
+            policy: RwLock::new(InForce::new(policy)),
             lockdown: AtomicBool::new(false),
             clearance: Clearance::default(),
             callbacks: Callbacks::default(),
@@ -72,14 +84,19 @@ impl Gatekeeper {
 
     /// The policy in force.
     pub(crate) fn policy(&self) -> Arc<GatePolicy> {
-        Arc::clone(&self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+        Arc::clone(&self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).policy)
+    }
+
+    /// Digest of the policy in force; see [`GatePolicy::digest`].
+    pub(crate) fn policy_digest(&self) -> Digest {
+        self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).digest
     }
 
     /// Replaces the policy for all later verdicts; returns its epoch.
     pub(crate) fn replace_policy(&self, policy: GatePolicy) -> u64 {
         let mut current = self.policy.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let epoch = current.epoch + 1;
-        *current = Arc::new(GatePolicy { epoch, ..policy });
+        let epoch = current.policy.epoch + 1;
+        *current = InForce::new(GatePolicy { epoch, ..policy });
         epoch
     }
 

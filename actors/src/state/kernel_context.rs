@@ -27,7 +27,9 @@ impl KernelContext {
     pub(crate) fn settings(&self) -> Settings<'_> {
         let (domains, denials_max) = (Some(&*self.domains), self.gatekeeper.policy().deny_budget);
         let callbacks = self.gatekeeper.callbacks.is_served();
-        Settings { domains, denials_max, callbacks, ..Settings::real(self.run_slots, &*self.toolbox) }
+        let gate_policy = Some(self.gatekeeper.policy_digest());
+        let usual = Settings::real(self.run_slots, &*self.toolbox);
+        Settings { domains, denials_max, gate_policy, callbacks, ..usual }
     }
 
     /// Settings of decisions about a run. The mode of a goal run adds kinds of nodes that no plan file may have.
@@ -52,9 +54,7 @@ impl KernelContext {
     ) -> T {
         let (mut settings, now) = (self.settings_of(run), self.clock.now());
         let totals = &self.gatekeeper.totals;
-        // A first denial of its own ends a run whose tree has used up all.
-        let left = |most: u32| most.saturating_sub(totals.denied_elsewhere(id)).max(1);
-        settings.denials_max = settings.denials_max.map(left);
+        settings.denials_around = totals.denied_elsewhere(id);
         let denials = run.denials();
         let acted = act(
             run,

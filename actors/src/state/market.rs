@@ -336,16 +336,16 @@ impl Market {
         run: RunId,
         parent: Option<&Parent>,
     ) -> Result<Option<Ticks>, JournalError> {
-        let (mut run, mut parent) = (run, parent.map(|parent| parent.run));
-        loop {
-            let standing =
-                |job: &Entry| (!job.standing.stage().is_over()).then(|| job.standing.job().deadline);
-            if let Some(deadline) = lock(&self.book).jobs.get(&run).and_then(standing) {
+        let standing = |job: &Entry| (!job.standing.stage().is_over()).then(|| job.standing.job().deadline);
+        let parent = parent.map(|parent| parent.run);
+        // The records may lack the run itself.
+        let above = parent.into_iter().flat_map(|parent| run_reader::ancestors(journal, parent));
+        for run in std::iter::once(run).chain(parent).map(Ok).chain(above) {
+            if let Some(deadline) = lock(&self.book).jobs.get(&run?).and_then(standing) {
                 return Ok(deadline);
             }
-            let Some(above) = parent else { return Ok(None) };
-            (run, parent) = (above, run_reader::parent_of(journal, above)?);
         }
+        Ok(None)
     }
 
     /// Marks a job as moved along by a task; `false` if another task has it.

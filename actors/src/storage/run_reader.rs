@@ -44,7 +44,7 @@ pub(crate) fn last(journal: &dyn Journal, stream: StreamId) -> Result<Seq, Journ
 }
 
 /// The run whose attempt opened a run; `None` for a run that a caller submitted.
-pub(crate) fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunId>, JournalError> {
+fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunId>, JournalError> {
     let Some(row) = journal.run(run)? else { return Ok(None) };
     // The terms are the second record.
     let records = journal.read(StreamId::run(&row.client, run), Seq(1), 1)?;
@@ -54,21 +54,17 @@ pub(crate) fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunI
     })
 }
 
-/// Number of runs above a run, each opened by an attempt of the next.
-pub(crate) fn ancestors(journal: &dyn Journal, run: RunId) -> Result<u32, JournalError> {
-    let (mut above, mut run) = (0, run);
-    while let Some(parent) = parent_of(journal, run)? {
-        (above, run) = (above + 1, parent);
-    }
-    Ok(above)
-}
-
-/// The run at the top of those that opened a run: the run itself if a caller submitted it.
-pub(crate) fn root(journal: &dyn Journal, mut run: RunId) -> Result<RunId, JournalError> {
-    while let Some(parent) = parent_of(journal, run)? {
-        run = parent;
-    }
-    Ok(run)
+/// The runs above a run, nearest first, each opened by an attempt of the next. An error ends the list.
+pub(crate) fn ancestors(
+    journal: &dyn Journal,
+    run: RunId,
+) -> impl Iterator<Item = Result<RunId, JournalError>> {
+    let mut below = Some(run);
+    std::iter::from_fn(move || {
+        let above = parent_of(journal, below?).transpose();
+        below = above.as_ref().and_then(|above| above.as_ref().ok()).copied();
+        above
+    })
 }
 
 /// The runs that attempts of a run opened.

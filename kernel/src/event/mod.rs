@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evaluation::{Appraised, Verdict};
 use crate::grant::Grant;
-use crate::id::{AgentId, ClientId, NodeId, RunId};
+use crate::id::{AgentId, ClientId, Digest, NodeId, RunId};
 use crate::json::Json;
 use crate::ledger::{Amounts, Shortfall};
 use crate::market::{MarketStep, Offer};
@@ -32,7 +32,10 @@ pub use attempt::{
 pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
 pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
 pub use fork::Forked;
-pub use person::{AnswerVerdict, HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct, WaitAnswer};
+pub use person::{
+    AnswerVerdict, ApprovalCarried, ApprovalKept, ApprovalVoid, HumanAnswer, HumanRequest, HumanRequestKind,
+    OperatorAct, WaitAnswer,
+};
 pub use pipeline::{PipelineRecord, Published};
 pub use recall::{RETRACTIONS_MAX, Retraction, Withdrawn};
 pub use reuse::{
@@ -398,4 +401,15 @@ pub enum Event {
     CandidateKept(Box<RefusedOutput>),
     /// Identity of the work behind a kept result: the works of its consumers have its receipt. Follows the kept results.
     KeptIdentity(Box<KeptIdentity>),
+    /// A person approved the node in the repeated run. Follows the kept results.
+    ApprovalKept(Box<ApprovalKept>),
+    /// The material that an approval of an open question covers. Follows the question.
+    ApprovalMaterial {
+        /// The node.
+        node: NodeId,
+        /// Digest of what is shown and of the policy of the gate; of a result, also of the work behind it and of the contract.
+        material: Digest,
+    },
+    /// An approval of the repeated run answers a question about the same material: no person is asked again. Follows the question.
+    ApprovalCarried(Box<ApprovalCarried>),
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Output;
-use crate::id::{Digest, NodeId, Ticks};
+use crate::id::{Digest, NodeId, RunId, Ticks};
 use crate::policy::Conclusion;
 
 /// Record of [`Event::HumanRequest`](super::Event::HumanRequest).
@@ -102,6 +102,56 @@ pub struct HumanAnswer {
     pub by: String,
     /// Comment of the person.
     pub note: String,
+}
+
+/// Record of [`Event::ApprovalKept`](super::Event::ApprovalKept).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalKept {
+    /// The node.
+    pub node: NodeId,
+    /// Kind of the question.
+    pub kind: HumanRequestKind,
+    /// Digest of everything that the person approved.
+    pub material: Digest,
+    /// Digest of the document or result that the question showed.
+    pub shown: Digest,
+    /// The approved result; `None` for an approval before an attempt.
+    pub output: Option<Output>,
+    /// Name of the person.
+    pub by: String,
+    /// Time of the answer.
+    pub at: Ticks,
+    /// The run in which the person answered.
+    pub from: RunId,
+    /// The reason why a person is asked again whatever the question shows; `None`: the approval holds for equal material.
+    pub void: Option<ApprovalVoid>,
+}
+
+/// The reason why an approval of an earlier run does not hold, although the question may show the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalVoid {
+    /// The node, or one below it, changes the world: an effect needs an approval of its own.
+    Effect,
+    /// The node rests on a result that was withdrawn.
+    Withdrawn,
+    /// The caller wants the node anew.
+    AskedFor,
+    /// A grant covered the call; a grant that is still in force covers the next call itself.
+    Grant,
+}
+
+/// Record of [`Event::ApprovalCarried`](super::Event::ApprovalCarried).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalCarried {
+    /// The node.
+    pub node: NodeId,
+    /// Name of the person who approved.
+    pub by: String,
+    /// Time of that answer.
+    pub at: Ticks,
+    /// The run in which the person answered.
+    pub from: RunId,
 }
 
 /// An act of an operator, or of the system in an operator's place.

@@ -160,8 +160,8 @@ pub struct ArtifactEdited {
     pub author: String,
     /// Identity of the work whose result the person edited; `None` if unknown.
     pub base: Option<Digest>,
-    /// Policy for the edit once the inputs of the node change. [`StalePolicy::Ask`] keeps the edit, because a run cannot
-    /// ask in the middle.
+    /// Policy for the edit once the inputs of the node change. A repetition that may change them asks before it is opened; within a
+    /// run [`StalePolicy::Ask`] keeps the edit, because a run cannot ask in the middle.
     pub stale: StalePolicy,
 }
 

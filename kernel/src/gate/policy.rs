@@ -8,6 +8,8 @@ use super::egress::{Destinations, Egress, HostPattern};
 use super::impact::ImpactTable;
 use super::param_rule::{ParamRule, https_hosts};
 use super::rules::{ANY_TOOL, BudgetLimit, ClearanceRoute, GateRules, OnObserve, SECRET};
+use crate::id::Digest;
+use crate::lineage;
 
 /// Scope of a caller that names none.
 pub const SCOPE_DEFAULT: &str = "default";
@@ -82,6 +84,13 @@ pub struct ToolRules {
 }
 
 impl GatePolicy {
+    /// Digest of the policy without its number: the same policy has the same digest in every process of the same program. Another
+    /// program may give another digest, and then a person is asked once more.
+    pub fn digest(&self) -> Digest {
+        let unnumbered = GatePolicy { epoch: 0, ..self.clone() };
+        lineage::hash("ostler.policy.1", &[format!("{unnumbered:?}").as_bytes()])
+    }
+
     /// Adds the rules of an operator. The faults of [`GateRules::faults`] are not looked for.
     #[must_use]
     pub fn with_rules(mut self, rules: &GateRules) -> GatePolicy {

@@ -1,5 +1,6 @@
 //! Edges of a plan by node index.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -44,6 +45,16 @@ impl Graph {
     /// Indices of the direct and transitive dependents of `start`, ascending, without `start`.
     pub fn below(&self, start: usize) -> Vec<usize> {
         self.reached_from(start, |_| true)
+    }
+
+    /// Indices of the direct and transitive sources of `start`, without `start`.
+    pub fn above(&self, start: usize) -> BTreeSet<usize> {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![start]);
+        while let Some(at) = open.pop() {
+            let sources = self.sources[at].iter().map(|(source, _)| *source);
+            open.extend(sources.filter(|&source| seen.insert(source)));
+        }
+        seen
     }
 
     /// Same as [`below`](Graph::below), restricted to nodes that satisfy `passes`.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::draft::PolicyDraft;
 use super::{Effect, Idempotency, Kind, Policy};
-use crate::id::Ticks;
+use crate::id::{Digest, Ticks};
 
 /// The environment of a plan, as far as defaults and rules depend on the environment.
 #[derive(Clone)]
@@ -39,6 +39,10 @@ pub struct Settings<'a> {
     pub callbacks: bool,
     /// Calls denied by the gate before the run is cancelled; `None` for no limit, as in a simulation.
     pub denials_max: Option<u32>,
+    /// Calls denied in the other runs of the tree of runs, which count for the limit too.
+    pub denials_around: u32,
+    /// Digest of the policy of the gate, for approvals that cover it; `None` in a simulation.
+    pub gate_policy: Option<Digest>,
 }
 
 impl<'a> Settings<'a> {
@@ -72,6 +76,8 @@ impl<'a> Settings<'a> {
             jitter: false,
             callbacks: true,
             denials_max: None,
+            denials_around: 0,
+            gate_policy: None,
         }
     }
 
@@ -98,6 +104,8 @@ impl<'a> Settings<'a> {
             jitter: true,
             callbacks: false,
             denials_max: Some(DENIALS_MAX),
+            denials_around: 0,
+            gate_policy: None,
         }
     }
 }

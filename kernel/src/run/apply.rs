@@ -8,9 +8,9 @@ use super::Run;
 use super::diagnosis::{Diagnosed, Diagnosis};
 use super::node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
 use crate::event::{
-    ArtifactEdited, AttemptIntent, AttemptResult, ChangeCause, Event, Exposure, Failure, HumanAnswer,
-    HumanRequest, HumanRequestKind, KeptIdentity, OperatorAct, Outcome, PlanRefusal, PlanVersion, ResultKept,
-    Timer, TimerKind,
+    ApprovalKept, ArtifactEdited, AttemptIntent, AttemptResult, ChangeCause, Event, Exposure, Failure,
+    HumanAnswer, HumanRequest, HumanRequestKind, KeptIdentity, OperatorAct, Outcome, PlanRefusal,
+    PlanVersion, ResultKept, Timer, TimerKind,
 };
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Plan, Revision};
@@ -109,6 +109,13 @@ impl Run {
                 let KeptIdentity { node, reuse, idempotency_key } = KeptIdentity::clone(kept);
                 self.kept_works.insert(node, WorkIdentity { reuse, idempotency_key });
             }
+            Event::ApprovalKept(kept) => {
+                self.kept_approvals.entry(kept.node.clone()).or_default().push(ApprovalKept::clone(kept));
+            }
+            Event::ApprovalMaterial { node, material } => {
+                self.instance_mut(node)?.material = Some(Box::new(*material));
+            }
+            Event::ApprovalCarried(carried) => return self.apply_carried(carried, at),
             Event::Exposed(exposure) => self.exposure = Exposure::clone(exposure),
             Event::ReuseDecided(decided) => return self.apply_reuse(decided),
             Event::CallTerms(terms) => self.call_budget.terms = Some(*terms),
@@ -192,7 +199,7 @@ impl Run {
         self.position(node).ok_or_else(|| IllegalStep::UnknownNode(node.clone(), self.plan.version))
     }
 
-    fn instance_mut(&mut self, node: &NodeId) -> Result<&mut NodeInstance, IllegalStep> {
+    pub(super) fn instance_mut(&mut self, node: &NodeId) -> Result<&mut NodeInstance, IllegalStep> {
         let index = self.find(node)?;
         Ok(&mut self.instances[index])
     }
@@ -251,6 +258,7 @@ impl Run {
     fn apply_request(&mut self, request: &HumanRequest) -> Result<(), IllegalStep> {
         let instance = self.instance_mut(&request.node)?;
         instance.requests += 1;
+        instance.material = None;
         match request.kind {
             HumanRequestKind::Before | HumanRequestKind::After | HumanRequestKind::Node => {
                 let shown = request.shown.map(Box::new);
@@ -291,7 +299,11 @@ impl Run {
             };
             instance.resolved = Some((instance.attempts, how));
         }
-        if !approve {
+        if approve {
+            let by = answer.by.clone();
+            instance.approve(by, at, None);
+        } else {
+            instance.approvals.clear();
             let (category, message) = (FailureCategory::HumanRejection, answer.note.clone());
             instance.failure = Some(Box::new(Failure { category, message }));
             let plan = instance.output.as_ref().and_then(|output| output.inline.clone());

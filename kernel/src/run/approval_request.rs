@@ -1,5 +1,7 @@
 //! The document shown to a person before an answer. An approval covers exactly the shown document.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -10,7 +12,7 @@ use crate::lineage;
 use crate::plan::{Effect, Kind};
 use crate::port::{Artifact, NamedFile};
 
-/// Media type of a document that names files.
+/// Media type of a document.
 const SHOWN: &str = "application/vnd.ostler.shown+json";
 
 /// The planned work of an attempt, or the question of a human_approval node. (The approval of a result shows the result and the
@@ -56,7 +58,53 @@ pub struct ApprovalTest {
     pub impact: u8,
 }
 
+/// A part of a question that is another one than before.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ShownChange {
+    /// Name of the part: `params.NAME`, or a field of the document.
+    pub part: String,
+    /// The value before; `None` if there was none, or if it says nothing to a person.
+    pub was: Option<Value>,
+    /// The value now.
+    pub now: Option<Value>,
+}
+
+/// The members in which two values differ, by name; of values that are no objects, the whole.
+pub fn shown_changes(part: &str, was: &Value, now: &Value) -> Vec<ShownChange> {
+    match (was.as_object(), now.as_object()) {
+        (Some(was), Some(now)) => {
+            let names: BTreeSet<&String> = was.keys().chain(now.keys()).collect();
+            let differs = |name: &&String| was.get(*name) != now.get(*name);
+            let change = |name: &String| ShownChange {
+                part: if part.is_empty() { name.clone() } else { format!("{part}.{name}") },
+                was: was.get(name).cloned(),
+                now: now.get(name).cloned(),
+            };
+            names.into_iter().filter(differs).map(change).collect()
+        }
+        _ if was == now => Vec::new(),
+        _ => vec![ShownChange { part: part.to_owned(), was: Some(was.clone()), now: Some(now.clone()) }],
+    }
+}
+
 impl ApprovalRequest {
+    /// Differences of this document from an earlier one; none if that is no such document. Files are compared apart.
+    pub fn changes_since(&self, document: &Artifact) -> Vec<ShownChange> {
+        let read = serde_json::from_slice::<Value>(&document.content).ok();
+        let Some(mut before) = read.filter(|_| document.media == SHOWN) else { return Vec::new() };
+        let mut now = serde_json::to_value(self).expect("names, numbers and JSON are JSON");
+        let params = |document: &mut Value| document["params"].take();
+        let mut changes = shown_changes("params", &params(&mut before), &params(&mut now));
+        let is_other_policy = before["policy_epoch"] != now["policy_epoch"];
+        let words = shown_changes("", &before, &now).into_iter();
+        changes
+            .extend(words.filter(|change| !matches!(change.part.as_str(), "policy_epoch" | "files" | "ask")));
+        if is_other_policy {
+            changes.push(ShownChange { part: "policy".to_owned(), was: None, now: None });
+        }
+        changes
+    }
+
     /// Digest of the whole document; an answer names the digest.
     ///
     /// ```
@@ -71,17 +119,12 @@ impl ApprovalRequest {
     /// assert_ne!(shown.digest(), other.digest());
     /// ```
     pub fn digest(&self) -> Digest {
-        match self.document() {
-            Some(document) => lineage::artifact(&document.media, &document.content),
-            None => lineage::hash("aos/shown/1", &[&self.canonical()]),
-        }
+        lineage::artifact(SHOWN, &self.canonical())
     }
 
-    /// The document as an artifact, if it names files: a later question tells what has changed since. Its digest is that of the
-    /// artifact.
-    pub fn document(&self) -> Option<Artifact> {
-        let content = (!self.files.is_empty()).then(|| self.canonical())?;
-        Some(Artifact { media: SHOWN.to_owned(), content })
+    /// The document as an artifact: a later question tells what has changed since. Its digest is that of the artifact.
+    pub fn document(&self) -> Artifact {
+        Artifact { media: SHOWN.to_owned(), content: self.canonical() }
     }
 
     /// The files that a document of [`ApprovalRequest::document`] names; none if it is no such document.
@@ -99,5 +142,52 @@ impl ApprovalRequest {
         let document =
             json::canonical(&document).expect("parameters are canonical before anybody is shown them");
         document.as_str().as_bytes().to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(change: impl FnOnce(&mut ApprovalRequest)) -> ApprovalRequest {
+        let mut request = ApprovalRequest {
+            ask: HumanRequestKind::Before,
+            kind: Kind::Tool,
+            tool: Some("fs.write".into()),
+            tool_version: Some("1".into()),
+            effect: Effect::Write,
+            impact: 1,
+            params: Map::from_iter([("path".to_owned(), json!("a")), ("text".to_owned(), json!("x"))]),
+            tests: Vec::new(),
+            questions: Vec::new(),
+            policy_epoch: 1,
+            files: Vec::new(),
+            refusal: None,
+        };
+        change(&mut request);
+        request
+    }
+
+    #[test]
+    fn what_a_question_shows_otherwise_is_named_part_by_part() {
+        let before = request(|_| {});
+        let check = |now: ApprovalRequest, expected: &[&str]| {
+            let changes = now.changes_since(&before.document());
+            let text = |value: Option<Value>| value.map_or("-".to_owned(), |value| value.to_string());
+            let told =
+                |change: ShownChange| format!("{} {} {}", change.part, text(change.was), text(change.now));
+            assert_eq!(changes.into_iter().map(told).collect::<Vec<_>>(), expected);
+            assert_eq!(now.digest() == before.digest(), expected.is_empty());
+        };
+        check(request(|_| {}), &[]);
+        check(request(|now| now.params["text"] = json!("y")), &["params.text \"x\" \"y\""]);
+        check(request(|now| drop(now.params.remove("text"))), &["params.text \"x\" -"]);
+        check(request(|now| now.impact = 2), &["impact 1 2"]);
+        check(request(|now| now.tool_version = None), &["tool_version \"1\" null"]);
+        check(request(|now| now.policy_epoch = 2), &["policy - -"]);
+        let other = Artifact { media: "application/json".to_owned(), content: before.document().content };
+        assert_eq!(request(|now| now.impact = 2).changes_since(&other), []);
     }
 }

@@ -38,10 +38,12 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Cancels a run after too many denied calls: repeated denials are a search for an allowed call.
+    /// Cancels a run after too many denied calls: repeated denials are a search for an allowed call. Denials in the other runs of
+    /// the tree count from the first denial of the run itself on.
     fn stop_denied(&mut self) {
-        let is_enough = self.cx.settings.denials_max.is_some_and(|most| self.run.counters.denials >= most);
-        if is_enough && !self.run.cancelled {
+        let (own, around) = (self.run.counters.denials, self.cx.settings.denials_around);
+        let is_enough = |most: u32| own > 0 && own.saturating_add(around) >= most;
+        if self.cx.settings.denials_max.is_some_and(is_enough) && !self.run.cancelled {
             self.cancel_run(OperatorAct::StopDenied, &TransitionReason::Denials);
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decision::Decision;
 use super::node_status::{NodeInstance, NodeStatus};
-use super::{ResolutionError, Run, RunOutcome};
+use super::{Doubt, ResolutionError, Run, RunOutcome};
 use crate::event::{ChangeCause, Event, HumanAnswer, PlanRefusal};
 use crate::id::NodeId;
 use crate::json;
@@ -119,9 +119,10 @@ impl Run {
         unsure.map(|(node, _)| node.id.clone()).collect()
     }
 
-    /// True if the effect of a node is unknown.
+    /// True if the effect of a node is unknown: an undo does not take it back, or a repetition of the run must not make it.
     pub fn is_unsure(&self, node: &NodeId) -> bool {
-        self.instances().any(|(known, instance)| known.id == *node && is_unsure(known, instance))
+        let Some((node, instance)) = self.node(node).zip(self.instance(node)) else { return false };
+        is_unsure(node, instance) || self.doubt(node) == Some(Doubt::Unknown)
     }
 
     /// The record by which a person settles the effect of a node of an ended run: nothing is left of it, because it was not made or

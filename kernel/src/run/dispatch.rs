@@ -65,6 +65,7 @@ impl Run {
             }
             Some(_) | None => {}
         }
+        decision.propagate();
         decision.events
     }
 
@@ -83,6 +84,7 @@ impl Run {
             && decision.run.instances[at].shown.as_deref() != shown.as_ref()
         {
             decision.request(at, ask, shown);
+            decision.propagate();
         }
         decision.events
     }
@@ -206,5 +208,7 @@ impl Decision<'_, '_, '_> {
         let wait = Some(wait).filter(|_| kind != HumanRequestKind::InDoubt);
         let deadline = wait.map(|wait| self.cx.now.saturating_add(wait));
         self.emit(Event::HumanRequest(HumanRequest { node: self.id(at), kind, deadline, shown }));
+        self.record_material(at, kind, shown);
+        self.carry_approval(at);
     }
 }

@@ -33,7 +33,8 @@ impl Run {
             }
             NodeStatus::WaitingHuman { ask: HumanRequestKind::InDoubt, .. } => Some(Doubt::Asked),
             NodeStatus::Failed | NodeStatus::Cancelled | NodeStatus::Skipped => {
-                let is_open = is_unanswered(instance) || was_tried_by_key(node, instance);
+                let is_open =
+                    is_unanswered(instance) || is_cut_off(node, instance) || was_tried_by_key(node, instance);
                 (is_open && !instance.is_settled).then_some(Doubt::Unknown)
             }
             NodeStatus::Executed => None,
@@ -49,8 +50,26 @@ impl Run {
 
 /// True if the node failed in doubt, and no person said what became of the attempt.
 fn is_unanswered(instance: &NodeInstance) -> bool {
-    let is_answered = instance.resolved.is_some_and(|(attempt, _)| attempt == instance.attempts);
-    instance.reason == Some(TransitionReason::InDoubt) && !is_answered
+    instance.reason == Some(TransitionReason::InDoubt) && !is_answered(instance)
+}
+
+/// True if a person said what became of the last attempt.
+fn is_answered(instance: &NodeInstance) -> bool {
+    instance.resolved.is_some_and(|(attempt, _)| attempt == instance.attempts)
+}
+
+/// True if the node was stopped while its last attempt was in doubt: the attempt was sent, and its end is unknown. A stop takes the
+/// question away, not the effect.
+fn is_cut_off(node: &Node, instance: &NodeInstance) -> bool {
+    let is_stopped = matches!(instance.status, NodeStatus::Cancelled | NodeStatus::Skipped);
+    let is_end_unknown = match instance.failure.as_deref() {
+        None => instance.output.is_none(),
+        Some(failure) => {
+            let is_doubtful = node.on_lost_result() == OnLostResult::InDoubt;
+            failure.category.is_loss() && (is_doubtful || failure.category == FailureCategory::InDoubt)
+        }
+    };
+    is_stopped && instance.was_sent && is_end_unknown && !is_answered(instance)
 }
 
 /// True if the last attempt of keyed work failed in a way that leaves open what it did.

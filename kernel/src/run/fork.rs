@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{OpeningTerms, Run};
+use super::{OpeningTerms, RecomputationCause, Run};
 use crate::event::{
-    AttemptIntent, AttemptResult, Event, Forked, HumanRequest, RecordPlace, ReuseDecision, RunOpened, Timer,
+    ApprovalKept, AttemptIntent, AttemptResult, Event, Forked, HumanRequest, RecordPlace, ReuseDecision,
+    RunOpened, Timer,
 };
 use crate::id::{NodeId, RunId, Ticks};
 use crate::port::{Position, Recorded, Seq};
@@ -121,6 +122,8 @@ fn taken_over(event: &Event) -> Option<Event> {
         | Event::PlanRefused { .. }
         | Event::HumanRequest(_)
         | Event::HumanAnswer(_)
+        | Event::ApprovalMaterial { .. }
+        | Event::ApprovalCarried(_)
         | Event::TimerSet(_)
         | Event::TimerFired { .. }
         | Event::Draining { .. }
@@ -155,6 +158,24 @@ fn postponed(event: &Event, later: Ticks) -> Event {
 }
 
 impl Run {
+    /// Approvals of this run, `from`, for a fork of it in the state `then`: those of nodes that have still to ask. `withdrawn`: nodes with
+    /// a withdrawn result.
+    pub fn approvals_since<'a>(
+        &self,
+        from: RunId,
+        then: &Run,
+        withdrawn: impl IntoIterator<Item = &'a NodeId>,
+    ) -> Vec<ApprovalKept> {
+        let cause = |node: &NodeId| (node.clone(), RecomputationCause::Withdrawn);
+        let first = withdrawn.into_iter().map(cause).collect();
+        let mut approvals = self.approvals_to_keep(from, then.plan(), &first);
+        approvals.retain(|kept| {
+            let instance = then.instance(&kept.node).filter(|instance| instance.is_live());
+            instance.is_some_and(|instance| instance.approvals.iter().all(|own| own.kind != kept.kind))
+        });
+        approvals
+    }
+
     /// Running nodes with an attempt that may have changed the world.
     pub fn acting(&self) -> Vec<NodeId> {
         let acts = self

@@ -23,7 +23,7 @@
 //! | `abandoned_work`, `downstream` | work that a record makes useless; nodes that wait for a node |
 //! | `run_budget`, `model_usage` | credits of concurrent attempts; tokens and price of model calls |
 //! | `inputs`, `intent` | input of an attempt, and the record before its start |
-//! | `approval_request` | the document that a person approves |
+//! | `approval_request`, `carried` | the document that a person approves; approvals of an earlier run |
 //! | `fork` | the records that a fork takes over |
 //! | `fold`, `report` | a run from its records; its figures |
 //! | `candidates` | outputs that did not become results |
@@ -39,6 +39,7 @@ mod approval_request;
 mod attempt;
 mod call_budget;
 mod candidates;
+mod carried;
 mod change;
 mod compensation;
 mod completion;
@@ -89,7 +90,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use abandoned_work::AbandonedWork;
 pub use apply::IllegalStep;
-pub use approval_request::{ApprovalRequest, ApprovalTest};
+pub use approval_request::{ApprovalRequest, ApprovalTest, ShownChange, shown_changes};
 pub use candidates::{CANDIDATES_MAX, Candidate, CandidateReason, Candidates, refused_candidate};
 pub use compensation::{UndoError, UndoReport, Undone};
 pub use completion::Completion;
@@ -110,7 +111,8 @@ pub use inputs::{AttemptInput, InputError, RefDigests, resolve};
 pub use intent::{GENERATION, IntentContext, executable_digest};
 pub use model_usage::ModelUsage;
 pub use node_status::{
-    KeptAnswer, NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WaitState, WorkIdentity,
+    KeptAnswer, NodeInstance, NodeStatus, RecordedAnswer, RecordedApproval, ResolutionKind, WaitState,
+    WorkIdentity,
 };
 pub use opening_terms::OpeningTerms;
 pub use operator::OperationError;
@@ -118,7 +120,7 @@ pub use planner::{Patch, Planner, PlannerAnswer, PlannerRequest};
 pub use rate_waits::{RATE_WAIT_MS_MAX, RATE_WAITS_MAX, RateWaits};
 pub use recall::{Origins, Recall};
 pub use recovery::backoff;
-pub use repeat::{Change, Fate, Recomputation, RecomputationCause, RepeatDecision};
+pub use repeat::{Change, EarlierApproval, Fate, Recomputation, RecomputationCause, RepeatDecision};
 pub use report::{NodeFigures, RootCause, RunReport, RunTimeline, attempt_started_at};
 pub use reuse::{contract_text, repetition};
 pub use run_budget::{NodeAttempt, RunBudget};
@@ -130,7 +132,7 @@ pub use strategy::RecoveryStrategy;
 pub use waiting::{ANSWER_ID_BYTES_MAX, OutsideAnswer, REFUSED_ANSWERS_RECORDED_MAX};
 
 use crate::evaluation::Tally;
-use crate::event::{ArtifactEdited, Exposure, ResultKept, ReuseTerms, RunTerms};
+use crate::event::{ApprovalKept, ArtifactEdited, Exposure, ResultKept, ReuseTerms, RunTerms};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Node, Plan};
 use crate::policy::Goal;
@@ -184,6 +186,8 @@ pub struct Run {
     kept: BTreeMap<NodeId, ResultKept>,
     /// Identities of the works behind them.
     kept_works: BTreeMap<NodeId, WorkIdentity>,
+    /// Approvals of the repeated run.
+    kept_approvals: BTreeMap<NodeId, Vec<ApprovalKept>>,
     /// Nodes as they were written, before a list was expanded or a patch mended the node.
     written: BTreeMap<NodeId, Box<Node>>,
     /// Nodes that a change of the plan has replaced or cancelled.
@@ -268,6 +272,7 @@ impl Run {
             edits: BTreeMap::new(),
             kept: BTreeMap::new(),
             kept_works: BTreeMap::new(),
+            kept_approvals: BTreeMap::new(),
             written: BTreeMap::new(),
             superseded: BTreeSet::new(),
             goal: None,

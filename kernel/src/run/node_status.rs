@@ -1,7 +1,7 @@
 //! The status of one node: its state, with the data of the state.
 
 use crate::event::{Failure, HumanRequestKind, Output};
-use crate::id::{Digest, NodeId, Ticks};
+use crate::id::{Digest, NodeId, RunId, Ticks};
 use crate::ledger::Shortfall;
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
@@ -118,6 +118,23 @@ pub struct RecordedAnswer {
     pub at: Ticks,
 }
 
+/// An approval, and what it covers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedApproval {
+    /// Kind of the question.
+    pub kind: HumanRequestKind,
+    /// Digest of everything that was approved.
+    pub material: Digest,
+    /// Digest of the shown document or result.
+    pub shown: Digest,
+    /// Name of the person.
+    pub by: String,
+    /// Time of the answer.
+    pub at: Ticks,
+    /// The earlier run in which the person answered; `None`: this run.
+    pub from: Option<RunId>,
+}
+
 /// A person's decision about an attempt in doubt, without the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResolutionKind {
@@ -166,12 +183,18 @@ pub struct NodeInstance {
     pub shown_before: Option<Box<Digest>>,
     /// The last answer to a question.
     pub answered: Option<Box<RecordedAnswer>>,
+    /// Digest of what an approval of the open question covers; `None` in a simulation.
+    pub(super) material: Option<Box<Digest>>,
+    /// The last approval of each kind. A person's no takes them away.
+    pub approvals: Vec<RecordedApproval>,
     /// The last attempt that a person settled, and the decision.
     pub resolved: Option<(u32, ResolutionKind)>,
     /// Identity of the last attempt's work, from its intent.
     pub identity: Option<WorkIdentity>,
     /// Output of the last attempt; see [`NodeInstance::result`].
     pub output: Option<Output>,
+    /// The earlier run that made the output; `None`: this run, or a person.
+    pub made_in: Option<RunId>,
     /// Failure of the last attempt.
     pub failure: Option<Box<Failure>>,
     /// Failure of the attempt before the last, if its result did not count.
@@ -229,9 +252,12 @@ impl NodeInstance {
             shown: None,
             shown_before: None,
             answered: None,
+            material: None,
+            approvals: Vec::new(),
             resolved: None,
             identity: None,
             output: None,
+            made_in: None,
             failure: None,
             refused: None,
             shortfall: None,

@@ -2,7 +2,8 @@
 
 use super::{RepeatDecision, Run};
 use crate::event::{
-    ArtifactEdited, CallTerms, Event, Exposure, KeptIdentity, Parent, ResultKept, ReuseTerms, RunTerms,
+    ApprovalKept, ArtifactEdited, CallTerms, Event, Exposure, KeptIdentity, Parent, ResultKept, ReuseTerms,
+    RunTerms,
 };
 use crate::id::RunId;
 
@@ -21,6 +22,8 @@ pub struct OpeningTerms {
     pub kept: Vec<ResultKept>,
     /// Identities of the works behind them, as far as they are known.
     pub identities: Vec<KeptIdentity>,
+    /// Approvals of people in the earlier run; only with `reuse`.
+    pub approvals: Vec<ApprovalKept>,
     /// What the caller had read: the gate treats the plan and the goal as made of it.
     pub exposure: Exposure,
 }
@@ -39,6 +42,7 @@ impl OpeningTerms {
             Event::ArtifactEdited(edited) => self.edits.push(ArtifactEdited::clone(edited)),
             Event::ResultKept(kept) => self.kept.push(ResultKept::clone(kept)),
             Event::KeptIdentity(kept) => self.identities.push(KeptIdentity::clone(kept)),
+            Event::ApprovalKept(kept) => self.approvals.push(ApprovalKept::clone(kept)),
             _ => return false,
         }
         true
@@ -46,7 +50,7 @@ impl OpeningTerms {
 
     /// The records behind the opening of a run of `parent`.
     pub fn into_records(self, parent: Option<Parent>) -> Vec<Event> {
-        let OpeningTerms { budget, calls, reuse, edits, kept, identities, exposure } = self;
+        let OpeningTerms { budget, calls, reuse, edits, kept, identities, approvals, exposure } = self;
         let terms = RunTerms { budget, parent };
         let mut records = Vec::new();
         records.extend((terms != RunTerms::default()).then(|| Event::RunTerms(Box::new(terms))));
@@ -56,6 +60,7 @@ impl OpeningTerms {
         records.extend(edits.into_iter().map(|edited| Event::ArtifactEdited(Box::new(edited))));
         records.extend(kept.into_iter().map(|kept| Event::ResultKept(Box::new(kept))));
         records.extend(identities.into_iter().map(|kept| Event::KeptIdentity(Box::new(kept))));
+        records.extend(approvals.into_iter().map(|kept| Event::ApprovalKept(Box::new(kept))));
         records
     }
 
@@ -70,14 +75,17 @@ impl Run {
     /// The terms of a repetition of this run, `from`.
     pub fn terms_to_repeat(&self, from: RunId, decision: &RepeatDecision) -> OpeningTerms {
         let (kept, identities): (Vec<_>, Vec<_>) = self.results_kept(from, decision).into_iter().unzip();
-        let is_there = |edit: &&ArtifactEdited| decision.whole.position(&edit.node).is_some();
+        let is_there = |edit: &&ArtifactEdited| {
+            decision.whole.position(&edit.node).is_some() && self.standing_edit(&edit.node).is_some()
+        };
         let terms = OpeningTerms {
             budget: self.terms.budget,
             calls: self.call_terms().copied(),
             reuse: Some(ReuseTerms { fresh: decision.fresh() }),
-            edits: self.edits().filter(is_there).cloned().collect(),
+            edits: self.edits().filter(is_there).map(|edit| decision.edit_to_repeat(edit)).collect(),
             kept,
             identities: identities.into_iter().flatten().collect(),
+            approvals: self.approvals_to_keep(from, &decision.whole, &decision.first),
             exposure: self.exposure.clone(),
         };
         terms.without_account()

@@ -1,7 +1,5 @@
 //! Recorded results in the place of executions.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Map, Value};
 
 use super::apply::IllegalStep;
@@ -14,7 +12,7 @@ use crate::event::{
 };
 use crate::id::{Digest, NodeId};
 use crate::json::{self, Json, JsonError};
-use crate::lineage::{Manifest, Material, Repetition};
+use crate::lineage::{Manifest, Material, Repetition, StalePolicy};
 use crate::plan::{Approval, Effect, Freshness, Kind, Node, Plan};
 use crate::run::{NodeState, TransitionReason};
 
@@ -55,12 +53,7 @@ impl Run {
     /// True if a node above may have changed the world in this run: a read recorded earlier does not tell what it did.
     pub fn follows_an_effect(&self, node: &Node) -> bool {
         let Some(at) = self.position(&node.id) else { return false };
-        let (mut seen, mut open) = (BTreeSet::new(), vec![at]);
-        while let Some(at) = open.pop() {
-            let above = self.graph.sources[at].iter().map(|(source, _)| *source);
-            open.extend(above.filter(|&source| seen.insert(source)));
-        }
-        seen.into_iter().any(|above| {
+        self.graph.above(at).into_iter().any(|above| {
             let instance = &self.instances[above];
             instance.attempts > 0 && instance.was_sent && self.plan.nodes[above].acts()
         })
@@ -136,6 +129,15 @@ impl Run {
         self.edits.get(node)
     }
 
+    /// The same, unless this run has dropped it because the inputs of the node had changed: a repetition does not bring it back.
+    pub(super) fn standing_edit(&self, node: &NodeId) -> Option<&ArtifactEdited> {
+        let is_dropped = |edit: &ArtifactEdited| {
+            let has_result = self.instance(node).is_some_and(|instance| instance.result().is_some());
+            edit.stale == StalePolicy::Recompute && has_result && !self.is_edited(node)
+        };
+        self.edit_of(node).filter(|edit| !is_dropped(edit))
+    }
+
     /// Results of earlier runs that this run keeps.
     pub fn kept_results(&self) -> impl Iterator<Item = &ResultKept> {
         self.kept.values()
@@ -171,8 +173,13 @@ impl Run {
             // No receipt depends on this key, because acting nodes are never reused.
             _ => decided.reuse.map(|reuse| WorkIdentity { reuse, idempotency_key: reuse }),
         };
+        let made_in = match &decided.decision {
+            ReuseDecision::Reused(result) => Some(result.from.run),
+            ReuseDecision::Kept { from, .. } => Some(*from),
+            ReuseDecision::Edited { .. } | ReuseDecision::Recomputed(_) => None,
+        };
         let instance = &mut self.instances[index];
-        (instance.output, instance.identity) = (output.cloned(), identity);
+        (instance.output, instance.identity, instance.made_in) = (output.cloned(), identity, made_in);
         Ok(())
     }
 }

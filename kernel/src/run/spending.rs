@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::ModelUsage;
-use crate::event::{Event, ReuseDecision};
-use crate::id::{NodeId, RunId};
+use crate::event::Event;
+use crate::id::NodeId;
 
-/// What each node of a run spent, and which run made the results that nodes were given without an attempt.
+/// What each node of a run spent. [`NodeInstance::made_in`](super::NodeInstance::made_in) names the run that paid for a result which a
+/// node was given without an attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spending {
     spent: BTreeMap<NodeId, Spent>,
-    made_in: BTreeMap<NodeId, RunId>,
 }
 
 /// Credits and model calls of all attempts of a node.
@@ -32,14 +32,6 @@ impl Spending {
             Event::ModelCalled { node, call, .. } => {
                 self.spent.entry(node.clone()).or_default().models.add(call);
             }
-            Event::ReuseDecided(decided) => {
-                let run = match &decided.decision {
-                    ReuseDecision::Reused(result) => result.from.run,
-                    ReuseDecision::Kept { from, .. } => *from,
-                    ReuseDecision::Recomputed(_) | ReuseDecision::Edited { .. } => return,
-                };
-                self.made_in.insert(decided.node.clone(), run);
-            }
             _ => {}
         }
     }
@@ -47,10 +39,5 @@ impl Spending {
     /// What a node spent in this run; `None` without an attempt.
     pub fn of(&self, node: &NodeId) -> Option<Spent> {
         self.spent.get(node).copied()
-    }
-
-    /// The earlier run that made the result of a node.
-    pub fn made_in(&self, node: &NodeId) -> Option<RunId> {
-        self.made_in.get(node).copied()
     }
 }

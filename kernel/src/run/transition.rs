@@ -32,7 +32,7 @@ impl Run {
         match (to, reason) {
             (NodeState::Running, _) => {
                 instance.attempts += 1;
-                instance.output = None;
+                (instance.output, instance.made_in) = (None, None);
                 let failure = instance.failure.take();
                 instance.refused =
                     failure.filter(|failure| failure.category == FailureCategory::InvalidOutput);

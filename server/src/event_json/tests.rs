@@ -2,11 +2,11 @@ use expect_test::expect;
 use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, Weights};
 use ostler_kernel::event::{
-    AttemptIntent, AttemptProgress, AttemptRef, CallReserved, CallSettled, CallTerms, ChangeCause, Directive,
-    Evaluated, Exposure, Failure, Forked, Fresh, GateAnswer, GateDecision, GateVerdict, HumanAnswer,
-    HumanRequest, HumanRequestKind, KeptIdentity, NodeTransition, Output, Parent, PipelineRecord,
-    PlanRefusal, PlanVersion, Published, RecordPlace, RefusedOutput, ReuseTerms, ReusedResult, RunOpened,
-    RunTerms, StepIntent, StepKey, StepResult, Timer, TimerKind,
+    ApprovalCarried, ApprovalKept, ApprovalVoid, AttemptIntent, AttemptProgress, AttemptRef, CallReserved,
+    CallSettled, CallTerms, ChangeCause, Directive, Evaluated, Exposure, Failure, Forked, Fresh, GateAnswer,
+    GateDecision, GateVerdict, HumanAnswer, HumanRequest, HumanRequestKind, KeptIdentity, NodeTransition,
+    Output, Parent, PipelineRecord, PlanRefusal, PlanVersion, Published, RecordPlace, RefusedOutput,
+    ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer, TimerKind,
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
@@ -130,6 +130,24 @@ fn run_records() -> Vec<Event> {
             node: "a".into(),
             reuse: Digest([3; 32]),
             idempotency_key: Digest([4; 32]),
+        })),
+        Event::ApprovalKept(Box::new(ApprovalKept {
+            node: "a".into(),
+            kind: HumanRequestKind::Before,
+            material: Digest([3; 32]),
+            shown: Digest([3; 32]),
+            output: None,
+            by: "ann".to_owned(),
+            at: 7,
+            from: run(),
+            void: Some(ApprovalVoid::Effect),
+        })),
+        Event::ApprovalMaterial { node: "a".into(), material: Digest([3; 32]) },
+        Event::ApprovalCarried(Box::new(ApprovalCarried {
+            node: "a".into(),
+            by: "ann".to_owned(),
+            at: 7,
+            from: run(),
         })),
         retracted(Withdrawn::Result { run: RunId::default(), node: "a".into(), place: None }),
         retracted(Withdrawn::Executable(json_text(json!({"tool": "t"})))),
@@ -344,6 +362,9 @@ fn records_of_runs_have_stable_json() {
         forked {"at":9,"by":"ann","done":[["a",null]],"from":"0198f3c2-0000-7000-8000-000000000001"}
         candidate_kept {"artifact":"0101010101010101010101010101010101010101010101010101010101010101","attempt":1,"bytes":2,"node":"a","why":"no"}
         kept_identity {"idempotency_key":"0404040404040404040404040404040404040404040404040404040404040404","node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303"}
+        approval_kept {"artifact":null,"at":7,"by":"ann","from":"0198f3c2-0000-7000-8000-000000000001","kind":"before","material":"0303030303030303030303030303030303030303030303030303030303030303","node":"a","shown":"0303030303030303030303030303030303030303030303030303030303030303","void":"effect"}
+        approval_material {"material":"0303030303030303030303030303030303030303030303030303030303030303","node":"a"}
+        approval_carried {"at":7,"by":"ann","from":"0198f3c2-0000-7000-8000-000000000001","node":"a"}
         retracted {"by":"ann","client":"acme","id":"w1","node":"a","record":null,"run":"00000000-0000-0000-0000-000000000000","withdrawn":"result"}
         retracted {"by":"ann","client":"acme","executable":{"tool":"t"},"id":"w1","withdrawn":"executable"}
         retraction_carried_out {"client":"acme","retraction":"w1"}

@@ -7,7 +7,7 @@ use ostler_actors::Charge;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::lineage::StalePolicy;
 use ostler_kernel::plan::PlanDraft;
-use ostler_kernel::run::{ModelUsage, RecomputationCause};
+use ostler_kernel::run::{EarlierApproval, ModelUsage, RecomputationCause};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,6 +21,9 @@ pub struct RerunRequest {
     /// The plan in the place of that of the run, whose edits stay; absent: the same plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanDraft>,
+    /// The fate of earlier edits whose policy is to ask, where what they rest on may change; `ask` refuses the request then.
+    #[serde(default)]
+    pub earlier_edits: StaleEdit,
 }
 
 /// The body of `POST /v1/runs/{id}/fork`.
@@ -46,14 +49,19 @@ pub struct EditRequest {
     /// Treatment of the edit once the inputs of the node change.
     #[serde(default)]
     pub stale: StaleEdit,
+    /// The fate of earlier edits; see [`RerunRequest::earlier_edits`].
+    #[serde(default)]
+    pub earlier_edits: StaleEdit,
 }
 
-/// Treatment of an edit once the inputs of the edited node change. A run asks no person about a stale edit.
+/// Treatment of an edit once the inputs of the edited node change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StaleEdit {
-    /// The edit stays, and is reported as stale.
+    /// A repetition that may change them is refused until it says what becomes of the edit.
     #[default]
+    Ask,
+    /// The edit stays, and is reported as stale.
     Keep,
     /// The edit is dropped, and the node executed.
     Recompute,
@@ -62,6 +70,7 @@ pub enum StaleEdit {
 impl From<StaleEdit> for StalePolicy {
     fn from(stale: StaleEdit) -> StalePolicy {
         match stale {
+            StaleEdit::Ask => StalePolicy::Ask,
             StaleEdit::Keep => StalePolicy::Keep,
             StaleEdit::Recompute => StalePolicy::Recompute,
         }
@@ -92,12 +101,18 @@ pub struct Invoice {
     pub effects: Vec<String>,
     /// The nodes among them that ask a person.
     pub approvals: Vec<String>,
+    /// The nodes among them that a person had approved: no person is asked again, if what was approved comes out the same.
+    #[serde(default)]
+    pub approvals_kept: Vec<String>,
     /// The nodes among them that a person had approved: the approval is void.
     #[serde(default)]
     pub approvals_void: Vec<String>,
     /// Nodes with an earlier edit that stays, although what the node rests on may come out changed.
     #[serde(default)]
     pub stale_edits: Vec<String>,
+    /// Nodes with such an edit about which the repetition asks: it stays, or is dropped.
+    #[serde(default)]
+    pub asked_edits: Vec<String>,
     /// Highest impact of the nodes, 0 to 2.
     #[serde(default)]
     pub impact: u8,
@@ -146,8 +161,10 @@ impl Invoice {
             unknown: ids(|charge| charge.spent.is_none()),
             effects: ids(|charge| charge.line.acts),
             approvals: ids(|charge| charge.line.asks),
-            approvals_void: ids(|charge| charge.line.was_approved),
+            approvals_kept: ids(|charge| charge.line.approved == Some(EarlierApproval::Holds)),
+            approvals_void: ids(|charge| charge.line.approved == Some(EarlierApproval::Void)),
             stale_edits: invoice.stale_edits.iter().map(ToString::to_string).collect(),
+            asked_edits: invoice.asked_edits.iter().map(ToString::to_string).collect(),
             impact: charges.iter().map(|charge| charge.line.impact).max().unwrap_or(0),
             expected_ms: longest_chain(charges),
         }

@@ -1,5 +1,6 @@
 //! Open questions and their answers.
 
+use ostler_kernel::event::ApprovalVoid;
 use ostler_kernel::ledger::Shortfall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -67,6 +68,12 @@ pub struct ApprovalView {
     /// Files that the call and its tests name or execute: an approval holds for these contents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileView>,
+    /// Other parts of the question that differ from when it was last asked, or from the repeated run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ChangeView>,
+    /// The approval that a person gave in the repeated run, and that does not hold here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierApprovalView>,
     /// Programs that test the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<TestView>,
@@ -123,6 +130,47 @@ pub struct FileView {
     /// Lines that went (`-`) and came (`+`), if both were small texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Vec<String>>,
+}
+
+/// A part of a question that was another one before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChangeView {
+    /// `params.NAME`, `result.NAME`, or a field of the question.
+    pub part: String,
+    /// The value before; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<Value>,
+    /// The value now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<Value>,
+    /// Lines that went (`-`) and came (`+`), if both were texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Vec<String>>,
+}
+
+/// An approval of the repeated run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierApprovalView {
+    /// The run in which the person answered.
+    pub run: String,
+    /// Name of the person.
+    pub by: String,
+    /// Time of the answer in milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// The reason why it would not hold for the same question either; absent: the question shows something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub void: Option<ApprovalVoid>,
+}
+
+/// An approval of the repeated run that answered a question of this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarriedApprovalView {
+    /// The node.
+    pub node: String,
+    /// Name of the person.
+    pub by: String,
+    /// The run in which the person answered.
+    pub run: String,
 }
 
 fn is_false(value: &bool) -> bool {

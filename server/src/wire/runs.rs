@@ -10,7 +10,7 @@ use ostler_kernel::run::{FailureCategory, ModelUsage, NodeState, RunOutcome, Run
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AnswerView, CallBudgetView, LostCallView, OverBudget, ShortfallView, Usd};
+use super::{AnswerView, CallBudgetView, CarriedApprovalView, LostCallView, OverBudget, ShortfallView, Usd};
 
 /// The body of `POST /v1/runs`.
 ///
@@ -378,6 +378,9 @@ pub struct Summary {
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.
     pub waiting: Vec<Waiting>,
+    /// Approvals of the repeated run that answered questions of this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carried: Vec<CarriedApprovalView>,
     /// Nodes that wait for an answer from outside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitView>,

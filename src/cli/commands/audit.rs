@@ -12,7 +12,7 @@ use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::run_name;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit_name, harmless_line};
-use crate::cli::output::labels::short_id;
+use crate::cli::output::labels::{self, short_id};
 use crate::cli::output::live::View;
 use crate::cli::output::terminal::{Out, Style};
 use crate::cli::output::units::{clock_time, plural};
@@ -51,6 +51,9 @@ struct Verdicts {
 
 impl View for Verdicts {
     fn record(&mut self, line: &EventLine, out: &mut Out) {
+        if line.kind == "approval_carried" && !self.verifies {
+            self.carried(line, out);
+        }
         if line.kind != "gate_verdict" {
             return;
         }
@@ -71,6 +74,25 @@ impl View for Verdicts {
 
     fn has_shown_nodes(&self) -> bool {
         true
+    }
+}
+
+impl Verdicts {
+    /// An approval of the repeated run that answered a question.
+    fn carried(&self, line: &EventLine, out: &mut Out) {
+        if self.json {
+            out.json(&json!({
+                "type": "approval_carried", "run": self.run, "seq": line.seq, "at_ms": line.at_ms, "approval": line.body,
+            }));
+            return;
+        }
+        let node = fit_name(line.body["node"].as_str().unwrap_or_default(), out.name_width(NAME_COLUMNS));
+        let approved = harmless_line(&labels::carried(&line.body));
+        out.line(format!(
+            "{}  {}  {node:<NAME_COLUMNS$}  {approved}",
+            clock_time(line.at_ms),
+            short_id(&self.run),
+        ));
     }
 }
 

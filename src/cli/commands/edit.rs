@@ -7,6 +7,7 @@ use ostler_drivers::regular_file::read_text;
 use ostler_server::wire::{EditRequest, StaleEdit};
 use serde_json::{Value, json};
 
+use super::earlier_edits::EarlierEdits;
 use super::rerun::{open_and_watch, print_invoice};
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
@@ -36,8 +37,10 @@ pub(crate) struct EditArgs {
     #[arg(long, value_name = "DIGEST")]
     if_digest: Option<String>,
     /// Fate of the edit in later runs, after a change of the inputs of the node
-    #[arg(long, value_name = "POLICY", default_value = "keep")]
+    #[arg(long, value_name = "POLICY", default_value = "ask")]
     stale: Stale,
+    #[command(flatten)]
+    earlier: EarlierEdits,
     /// Print what would be executed, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -51,6 +54,8 @@ pub(crate) struct EditArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Stale {
+    /// The run that may change them asks first
+    Ask,
     /// The edit stays, and is reported as stale
     Keep,
     /// The edit is dropped, and the node executed
@@ -60,6 +65,7 @@ enum Stale {
 impl From<Stale> for StaleEdit {
     fn from(stale: Stale) -> StaleEdit {
         match stale {
+            Stale::Ask => StaleEdit::Ask,
             Stale::Keep => StaleEdit::Keep,
             Stale::Recompute => StaleEdit::Recompute,
         }
@@ -70,11 +76,12 @@ pub(crate) async fn edit(globals: &Globals, args: EditArgs) -> Result<u8, Failur
     let globals = &args.model.add_to(globals)?;
     let value = content(&args.file, args.text.as_deref())?;
     let node = format!("/v1/runs/{}/nodes/{}", path_segment(&args.run), path_segment(&args.node));
-    let request = EditRequest { value, if_digest: args.if_digest, stale: args.stale.into() };
+    let (stale, earlier_edits) = (args.stale.into(), args.earlier.into());
+    let request = EditRequest { value, if_digest: args.if_digest, stale, earlier_edits };
     if args.dry_run {
         return print_invoice(globals, &format!("{node}/invoice"), &request).await;
     }
-    open_and_watch(globals, &format!("{node}/edit"), &request, args.watch, args.metrics).await
+    open_and_watch(globals, &format!("{node}/edit"), request, args.watch, args.metrics).await
 }
 
 fn content(file: &Path, field: Option<&str>) -> Result<Value, Failure> {

@@ -46,6 +46,8 @@ pub(super) struct NodeFate {
     pub(super) decided: Option<Value>,
     /// The record of the kind `result_recorded`.
     pub(super) recorded: Option<Value>,
+    /// The record of the kind `approval_carried`.
+    carried: Option<Value>,
     /// Sequence number of `recorded`.
     pub(super) recorded_seq: u64,
     /// Digest of the result.
@@ -111,6 +113,7 @@ impl View for Fates {
                 fate.artifact = body["artifact"].as_str().map(str::to_owned);
                 fate.decided = Some(body.clone());
             }
+            "approval_carried" => fate.carried = Some(body.clone()),
             "result_recorded" => (fate.recorded, fate.recorded_seq) = (Some(body.clone()), line.seq),
             _ => {}
         }
@@ -134,8 +137,13 @@ impl Fates {
             Some(decided) => labels::reuse(decided),
             None => self.without_decision(fate),
         };
+        let approved = fate.carried.as_ref().map(labels::carried);
         match fate.state.as_str() {
-            "executed" => decided(),
+            "executed" => match approved {
+                Some(approved) if fate.kind == "human_approval" => approved,
+                Some(approved) => format!("{}; {approved}", decided()),
+                None => decided(),
+            },
             "failed" | "failed_retryable" => match (&fate.denial, &fate.failure) {
                 (Some(denial), _) => format!("denied by the gate: {denial}"),
                 (None, Some(failure)) => failure.clone(),

@@ -53,7 +53,7 @@ pub(crate) async fn fork(globals: &Globals, args: ForkArgs) -> Result<u8, Failur
         set.entry(node).or_default().insert(param, value);
     }
     let path = format!("/v1/runs/{}/fork", path_segment(&args.run));
-    open_and_watch(globals, &path, &ForkRequest { at: args.at, set }, args.watch, args.metrics).await
+    open_and_watch(globals, &path, ForkRequest { at: args.at, set }, args.watch, args.metrics).await
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub(crate) mod completions;
 pub(crate) mod credit;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+mod earlier_edits;
 pub(crate) mod edit;
 pub(crate) mod evaluate;
 pub(crate) mod events;

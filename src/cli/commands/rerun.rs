@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler_kernel::plan::PlanDraft;
+use ostler_server::STALE_EDITS;
 use ostler_server::wire::{Invoice, RerunRequest, RunRef};
 
+use super::earlier_edits::{self, EarlierEdits, Repetition};
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
 use crate::cli::arguments::watch::WatchOptions;
@@ -32,6 +34,8 @@ pub(crate) struct RerunArgs {
     /// Value of the parameter ${KEY} of the plan
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = plan::key_value, requires = "plan")]
     params: Vec<(String, String)>,
+    #[command(flatten)]
+    earlier: EarlierEdits,
     /// Print what would be executed, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -50,11 +54,11 @@ pub(crate) async fn rerun(globals: &Globals, args: RerunArgs) -> Result<u8, Fail
         Some(file) => Some(read_plan(globals, file, args.params)?),
         None => None,
     };
-    let request = RerunRequest { from: args.from, plan };
+    let request = RerunRequest { from: args.from, plan, earlier_edits: args.earlier.into() };
     if args.dry_run {
         return print_invoice(globals, &format!("{path}/invoice"), &request).await;
     }
-    open_and_watch(globals, &path, &request, args.watch, args.metrics).await
+    open_and_watch(globals, &path, request, args.watch, args.metrics).await
 }
 
 /// Reads and judges the plan that takes the place of the run's.
@@ -83,10 +87,10 @@ pub(super) async fn print_invoice<R: serde::Serialize + Sync>(
 }
 
 /// Opens the requested run, and shows its progress.
-pub(super) async fn open_and_watch<R: serde::Serialize + Sync>(
+pub(super) async fn open_and_watch<R: Repetition>(
     globals: &Globals,
     path: &str,
-    request: &R,
+    mut request: R,
     options: WatchOptions,
     metrics: MetricsOption,
 ) -> Result<u8, Failure> {
@@ -94,7 +98,16 @@ pub(super) async fn open_and_watch<R: serde::Serialize + Sync>(
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, metrics).await?;
-    let run = match session.post::<RunRef>(path, request).await {
+    let mut opened = session.post::<RunRef>(path, &request).await;
+    if let Err(ApiError::Problem(problem)) = &opened
+        && problem.code == STALE_EDITS
+        && !globals.json
+        && let Some(edits) = earlier_edits::decide(problem, &mut signals).await
+    {
+        request.decide(edits);
+        opened = session.post::<RunRef>(path, &request).await;
+    }
+    let run = match opened {
         Ok(RunRef { run }) => run,
         Err(refused) => return session.stop_with(refused).await,
     };

@@ -1,9 +1,10 @@
 //! Approval requests as text.
 
 use ostler_kernel::ledger::Amount;
-use ostler_server::wire::{ApprovalView, FileView, ParentView, ShortfallView, StepView};
+use ostler_server::wire::{ApprovalView, ParentView, ShortfallView, StepView};
 use serde_json::{Value, json};
 
+use crate::cli::output::approval_changes::{earlier_lines, file_lines};
 use crate::cli::output::cells::{fit, fit_name, harmless};
 use crate::cli::output::estimate::estimate_lines;
 use crate::cli::output::hints;
@@ -29,7 +30,7 @@ pub(crate) enum Detail {
 }
 
 impl Detail {
-    fn lines(self) -> usize {
+    pub(super) fn lines(self) -> usize {
         match self {
             Detail::Excerpt(most) => most.clamp(TEXT_LINES_MIN, TEXT_LINES_MAX),
             Detail::Full => usize::MAX,
@@ -37,7 +38,7 @@ impl Detail {
     }
 
     /// Replaces control characters, cuts the text to one line, and states how much is missing.
-    fn line(self, text: &str) -> String {
+    pub(super) fn line(self, text: &str) -> String {
         // A line break must not hide the text after it.
         let text: String = text.chars().map(harmless).collect();
         let (whole, shown) = (fit(&text, usize::MAX), fit(&text, COLUMNS_MAX));
@@ -85,6 +86,7 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
         lines.push(format!("    in {}", detail.line(workspace)));
     }
     file_lines(&question.files, detail, &mut lines);
+    earlier_lines(question, detail, &mut lines);
     for test in &question.tests {
         let argv = detail.line(&json!(test.argv).to_string());
         lines.push(format!("    followed by the test {argv}, impact {}", test.impact));
@@ -127,29 +129,6 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     let silence = question.deadline_ms.map(deadline_text).unwrap_or_default();
     lines.push(format!("    digest {digest}{silence}{}", dependents(&question.blocks)));
     lines
-}
-
-/// The files that a call names, and what changed in them.
-fn file_lines(files: &[FileView], detail: Detail, lines: &mut Vec<String>) {
-    let is_same = |file: &&FileView| file.was.is_none() && !file.is_new;
-    let same: Vec<&str> = files.iter().filter(is_same).map(|file| file.path.as_str()).collect();
-    if !same.is_empty() {
-        lines.push(format!("    goes by {}", detail.line(&same.join(", "))));
-    }
-    for file in files.iter().filter(|file| !is_same(file)) {
-        let path = detail.line(&file.path);
-        let short = |digest: &Option<String>| digest.as_deref().map(short_digest).unwrap_or_default();
-        let (was, is) = (short(&file.was), short(&file.digest));
-        lines.push(match (&file.was, &file.digest) {
-            (Some(_), None) => format!("    gone since the question was asked: {path} (was {was})"),
-            (Some(_), Some(_)) => {
-                format!("    changed since the question was asked: {path} ({was}, now {is})")
-            }
-            (None, _) => format!("    new since the question was asked: {path} ({is})"),
-        });
-        let changed = file.difference.iter().flatten().take(detail.lines());
-        lines.extend(changed.map(|line| format!("    │ {}", detail.line(line))));
-    }
 }
 
 /// The step or tool that opened a child run.

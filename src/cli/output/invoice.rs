@@ -37,6 +37,16 @@ pub(crate) fn print(invoice: &Invoice, json: bool, out: &mut Out) {
             "  stale       {stale}: edited before, stays; edit it again, or with --stale recompute"
         )));
     }
+    if !invoice.asked_edits.is_empty() {
+        let asked = named(&invoice.asked_edits);
+        out.line(harmless_line(&format!(
+            "  stale       {asked}: edited before; stays with --keep-edits, is computed again with --drop-edits"
+        )));
+    }
+    if !invoice.approvals_kept.is_empty() {
+        let kept = named(&invoice.approvals_kept);
+        out.line(harmless_line(&format!("  kept        approvals of {kept}, if they show the same again")));
+    }
     if !invoice.approvals_void.is_empty() {
         out.line(harmless_line(&format!("  void        approvals of {}", named(&invoice.approvals_void))));
     }

@@ -80,6 +80,12 @@ pub(crate) fn origin(decision: &str) -> &str {
     }
 }
 
+/// The person behind an approval of the repeated run. `carried` is a record of the kind `approval_carried`.
+pub(crate) fn carried(carried: &Value) -> String {
+    let text = |key: &str| carried[key].as_str().unwrap_or_default();
+    format!("approved by {} in run {}", text("by"), short_id(text("from")))
+}
+
 /// Origin of a reused result, or the reason of an execution; empty if the node has no record to compare with. `decided` is a
 /// record of the kind `reuse_decided`.
 pub(crate) fn reuse(decided: &Value) -> String {

@@ -1,6 +1,7 @@
 //! Formatting of results for terminals, pipes and programs. Nothing here sends a request.
 
 pub(crate) mod approval;
+mod approval_changes;
 pub(crate) mod cells;
 pub(crate) mod changes;
 pub(crate) mod credits;

@@ -35,6 +35,7 @@ fn of_result(event: &Event) -> Option<Digest> {
         },
         Event::ArtifactEdited(edited) => Some(edited.output.artifact),
         Event::ResultKept(kept) => kept.output.as_ref().map(|output| output.artifact),
+        Event::ApprovalKept(kept) => kept.output.as_ref().map(|output| output.artifact),
         Event::CandidateKept(refused) => Some(refused.output.artifact),
         _ => None,
     }

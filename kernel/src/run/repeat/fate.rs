@@ -33,8 +33,17 @@ pub struct Recomputation {
     pub acts: bool,
     /// The node asks a person.
     pub asks: bool,
-    /// A person had approved the node or its result, and is asked anew if what is shown differs.
-    pub was_approved: bool,
+    /// Worth of the approval that a person gave in the repeated run; `None` without one.
+    pub approved: Option<EarlierApproval>,
+}
+
+/// Worth of an approval of the repeated run for a node that is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlierApproval {
+    /// No person is asked, if the question comes out as it was.
+    Holds,
+    /// A person is asked again.
+    Void,
 }
 
 /// The cause of a recomputation that lies in the node itself.

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Doubt, NodeInstance, NodeState, NodeStatus, Run, WorkIdentity};
-use crate::event::{Fresh, KeptIdentity, ResultKept};
+use crate::event::{ArtifactEdited, Fresh, KeptIdentity, ResultKept};
 use crate::id::{NodeId, RunId};
 use crate::lineage::StalePolicy;
 use crate::plan::{Approval, Effect, Kind, Node, Plan};
 use crate::run::TransitionReason;
 
-pub use fate::{Fate, Recomputation, RecomputationCause};
+pub use fate::{EarlierApproval, Fate, Recomputation, RecomputationCause};
 use reach::is_same_work;
 
 /// The difference between a run and its repetition.
@@ -32,6 +32,9 @@ pub struct Change<'a> {
     pub contents: Option<(&'a Value, &'a Value)>,
     /// The node to execute in any case.
     pub from: Option<&'a NodeId>,
+    /// The fate of earlier artifacts of people whose policy is to ask, where what they rest on may change; [`StalePolicy::Ask`]: not
+    /// decided yet.
+    pub stale: StalePolicy,
     /// What records, artifacts and tools say against results: such a node is executed.
     pub against: Option<&'a BTreeMap<NodeId, RecomputationCause>>,
 }
@@ -45,8 +48,14 @@ pub struct RepeatDecision {
     pub whole: Arc<Plan>,
     /// Nodes to execute although results are recorded: the node that the caller asks for, and all below.
     fresh: Vec<NodeId>,
+    /// Nodes that are executed for a cause of their own.
+    pub(super) first: BTreeMap<NodeId, RecomputationCause>,
     /// Nodes with an earlier artifact of a person that stays, although what the node rests on may come out changed.
     pub stale_edits: Vec<NodeId>,
+    /// Nodes with such an artifact about which a person has to decide first: it stays, or the node is executed.
+    pub asked_edits: Vec<NodeId>,
+    /// Nodes with such an artifact that is dropped, if what the node rests on comes out changed.
+    dropped_edits: Vec<NodeId>,
     /// What becomes of each node, in the order of the plan. Nodes that only put results together, that a guard rules out or that a
     /// person's artifact replaces are not listed.
     pub fates: Vec<(NodeId, Fate)>,
@@ -64,6 +73,13 @@ impl RepeatDecision {
     /// Nodes to execute although results are recorded.
     pub fn fresh(&self) -> Fresh {
         if self.fresh.is_empty() { Fresh::Nothing } else { Fresh::Nodes(self.fresh.clone()) }
+    }
+
+    /// An artifact of a person as the repetition has it.
+    pub(super) fn edit_to_repeat(&self, edit: &ArtifactEdited) -> ArtifactEdited {
+        let is_dropped = self.dropped_edits.contains(&edit.node);
+        let stale = if is_dropped { StalePolicy::Recompute } else { edit.stale };
+        ArtifactEdited { stale, ..edit.clone() }
     }
 
     /// The first node that may have acted already.
@@ -85,8 +101,11 @@ impl Run {
         let whole = self.with_lists_of(&plan);
         let (nodes, graph) = (&whole.nodes, whole.graph());
         let first = self.first_executed(&whole, change);
-        let stays =
-            |at: usize| self.edit_of(&nodes[at].id).is_some_and(|edited| edited.stale == StalePolicy::Keep);
+        let policy = |at: usize| match self.standing_edit(&nodes[at].id)?.stale {
+            StalePolicy::Ask => Some(change.stale),
+            decided => Some(decided),
+        };
+        let stays = |at: usize| policy(at) == Some(StalePolicy::Keep);
         let edited = change.edited.and_then(|edited| graph.position(edited));
         let is_free = |at: usize| edited != Some(at) && !stays(at);
         let of_edit = edited.iter().flat_map(|&at| graph.consumers[at].iter().map(|(consumer, _)| *consumer));
@@ -119,20 +138,23 @@ impl Run {
             let sources = graph.sources[at].iter().map(|(source, _)| *source);
             let changed = sources.filter(|&source| executed[source] || edited == Some(source));
             let inputs = changed.map(|at| nodes[at].id.clone()).collect();
-            let line = self.recomputation(&whole, node, first.get(&node.id).copied(), inputs);
+            let line = self.recomputation(&whole, node, &first, inputs);
             Some((node.id.clone(), Fate::Execute(line)))
         };
         let fates = order.into_iter().filter_map(fate).collect();
         let mut fresh = change.from.map_or_else(Vec::new, |from| with_all_below(&whole, from));
         fresh.retain(|node| graph.position(node).is_some_and(|at| executed[at]));
-        let rests_on_change = |&at: &usize| {
+        let rests_on_change = |at: usize| {
             let mut sources = graph.sources[at].iter().map(|(source, _)| *source);
-            edited != Some(at)
-                && stays(at)
-                && sources.any(|source| executed[source] || edited == Some(source))
+            edited != Some(at) && sources.any(|source| executed[source] || edited == Some(source))
         };
-        let stale = (0..nodes.len()).filter(rests_on_change).map(|at| nodes[at].id.clone()).collect();
-        RepeatDecision { plan, whole, fresh, stale_edits: stale, fates }
+        let edits = |of: StalePolicy| {
+            let found = (0..nodes.len()).filter(|&at| policy(at) == Some(of) && rests_on_change(at));
+            found.map(|at| nodes[at].id.clone()).collect::<Vec<_>>()
+        };
+        let stale_edits = edits(StalePolicy::Keep);
+        let (asked_edits, dropped_edits) = (edits(StalePolicy::Ask), edits(StalePolicy::Recompute));
+        RepeatDecision { plan, whole, fresh, first, stale_edits, asked_edits, dropped_edits, fates }
     }
 
     /// The results of this run, `from`, that the new run of a repetition is given.
@@ -153,7 +175,7 @@ impl Run {
                 .filter_map(|output| output.directive.as_mut())
                 .for_each(|directive| directive.delta = None);
             // A result that is kept again was made by the same run as before.
-            let from = self.kept_result(node).map_or(from, |kept| kept.from);
+            let from = instance.made_in.unwrap_or(from);
             let identity = |WorkIdentity { reuse, idempotency_key }| KeptIdentity {
                 node: node.clone(),
                 reuse,
@@ -269,7 +291,7 @@ impl Run {
     fn spared(&self, plan: &Plan, node: &Node) -> Option<Fate> {
         let instance = self.instance(&node.id)?;
         let is_reusable = self.is_reusable_in(plan, node);
-        let is_edited = is_reusable && self.edit_of(&node.id).is_some();
+        let is_edited = is_reusable && self.standing_edit(&node.id).is_some();
         if instance.status != NodeStatus::Executed || is_put_together(node) || is_edited {
             return None;
         }
@@ -280,13 +302,12 @@ impl Run {
         &self,
         plan: &Plan,
         node: &Node,
-        cause: Option<RecomputationCause>,
+        first: &BTreeMap<NodeId, RecomputationCause>,
         inputs: Vec<NodeId>,
     ) -> Recomputation {
-        let answered = self.instance(&node.id).and_then(|instance| instance.answered.as_deref());
         Recomputation {
             node: node.id.clone(),
-            cause,
+            cause: first.get(&node.id).copied(),
             inputs,
             impact: node.reach().impact,
             acts: node.acts(),
@@ -294,7 +315,7 @@ impl Run {
                 || node.approval == Approval::Before
                 || node.asks_after()
                 || plan.policy.oversight.is_some() && node.reach().impact >= super::oversight::CONTROLS,
-            was_approved: answered.is_some_and(|answered| answered.approve),
+            approved: self.earlier_approval(plan, &node.id, first),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::event::{ArtifactEdited, Event, Output, ReuseTerms};
+use crate::event::{Event, Output, ReuseTerms};
 use crate::id::Digest;
 use crate::plan::{PlanDraft, PolicyDraft, Settings};
 use crate::run::NodeStatus;
@@ -99,6 +99,55 @@ fn an_artifact_of_a_person_that_stays_spares_what_is_below() {
         run.apply(&Event::ArtifactEdited(Box::new(edited)), 0).unwrap();
         check(&run, Change { edited: Some(&"a".into()), ..Change::default() }, expected);
     }
+}
+
+#[test]
+fn an_artifact_of_a_person_that_is_asked_about_stays_or_goes_as_the_person_says() {
+    let edited = |stale| {
+        let mut run = run();
+        let output = Output { artifact: Digest([1; 32]), bytes: 2, inline: None, directive: None };
+        let (node, author) = (NodeId::from("z"), "ann".to_owned());
+        let edited = ArtifactEdited { node, output, author, base: None, stale };
+        let output = edited.output.clone();
+        run.apply(&Event::ArtifactEdited(Box::new(edited)), 0).unwrap();
+        let at = run.position(&"z".into()).unwrap();
+        run.instances[at].reason = Some(TransitionReason::Edited);
+        run.instances[at].output = Some(output);
+        run
+    };
+    let (a, beside) = (NodeId::from("a"), NodeId::from("beside"));
+    use StalePolicy::{Ask, Keep, Recompute};
+    // The policy of the edit, what a person says now, the edited node; what stays, what is asked about, the policy from then on.
+    for (policy, said, edit, stays, asked, then) in [
+        (Ask, Ask, &a, "", "z", Ask),
+        (Ask, Keep, &a, "z", "", Ask),
+        (Ask, Recompute, &a, "", "", Recompute),
+        (Keep, Ask, &a, "z", "", Keep),
+        (Keep, Recompute, &a, "z", "", Keep),
+        (Recompute, Keep, &a, "", "", Recompute),
+        (Ask, Ask, &beside, "", "", Ask),
+        (Ask, Recompute, &beside, "", "", Ask),
+    ] {
+        let run = edited(policy);
+        let decision = run.repeat(Change { edited: Some(edit), stale: said, ..Change::default() });
+        let named = |nodes: &[NodeId]| nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join("+");
+        let terms = run.terms_to_repeat(RunId::default(), &decision);
+        assert_eq!(
+            (
+                named(&decision.stale_edits).as_str(),
+                named(&decision.asked_edits).as_str(),
+                terms.edits[0].stale
+            ),
+            (stays, asked, then),
+            "{policy:?}, {said:?}, {edit}"
+        );
+    }
+    // An edit that a run has dropped is not brought back by its repetition.
+    let mut run = edited(Recompute);
+    let at = run.position(&"z".into()).unwrap();
+    run.instances[at].reason = Some(TransitionReason::Ok);
+    let terms = run.terms_to_repeat(RunId::default(), &run.repeat(Change::default()));
+    assert_eq!(terms.edits, []);
 }
 
 #[test]

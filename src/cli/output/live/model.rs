@@ -230,6 +230,12 @@ impl RunModel {
                 let told = labels::reuse(body);
                 self.node_entry(text(body, "node"), line.at_ms).reuse = told;
             }
+            "approval_carried" => {
+                let node = self.node_entry(text(body, "node"), line.at_ms);
+                node.until_ms = None;
+                let told = labels::carried(body);
+                node.reuse = if node.reuse.is_empty() { told } else { format!("{}; {told}", node.reuse) };
+            }
             "draining" => self.node_entry(text(body, "node"), line.at_ms).state = DisplayState::Draining,
             "human_request" => {
                 let node = self.node_entry(text(body, "node"), line.at_ms);

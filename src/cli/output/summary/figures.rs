@@ -4,15 +4,20 @@ use std::collections::BTreeSet;
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{FailureCategory, ModelUsage, RunOutcome};
-use ostler_server::wire::{CallBudgetView, DiagnosisView, ListView, LostCallView, Summary};
+use ostler_server::wire::{
+    CallBudgetView, CarriedApprovalView, DiagnosisView, ListView, LostCallView, Summary,
+};
 
-use crate::cli::output::cells::{fit, width};
+use crate::cli::output::cells::{fit, harmless_line, width};
 use crate::cli::output::labels::{self, short_id};
 use crate::cli::output::summary::{INTERRUPTED, Page};
 use crate::cli::output::terminal::Style;
 use crate::cli::output::units::{dollars, elapsed, plural};
 
 const ROUNDS_MAX: usize = 20;
+
+/// Most carried approvals that a report names; `ostler explain` names all.
+const CARRIED_MAX: usize = 8;
 
 /// The nodes by state, and what the run has cost; with `verbose`, the schedule and the reliability too.
 pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) -> Vec<String> {
@@ -33,6 +38,11 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
         let text = format!("  absent         {} (ruled out by a guard)", summary.absent.join(", "));
         lines.push(fit(&text, page.columns));
     }
+    lines.extend(summary.carried.iter().take(CARRIED_MAX).map(|carried| {
+        let CarriedApprovalView { node, by, run } = carried;
+        let text = format!("  approved       {node}, by {by} in run {}", short_id(run));
+        fit(&harmless_line(&text), page.columns)
+    }));
     lines.extend(left_out_line(page, summary));
     lines.extend(undo_lines(page, summary));
     if summary.cost > 0 {

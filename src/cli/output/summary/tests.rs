@@ -77,6 +77,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         root_causes: failed.collect(),
         reliability: Some(ReliabilityBounds { independent: 0.9, always: 0.85 }),
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),
+        carried: Vec::new(),
         waits: Vec::new(),
         lists: BTreeMap::new(),
         absent: Vec::new(),

@@ -220,7 +220,38 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.push(Event::CandidateKept(Box::new(refused)));
     let (reuse, idempotency_key) = (Digest([3; 32]), Digest([4; 32]));
     samples.push(Event::KeptIdentity(Box::new(KeptIdentity { node: node(), reuse, idempotency_key })));
+    samples.extend(approvals());
     samples
+}
+
+fn approvals() -> impl Iterator<Item = Event> {
+    use ApprovalVoid::{AskedFor, Effect, Grant, Withdrawn};
+    let (material, shown, at) = (Digest([5; 32]), Digest([6; 32]), 1 << 40);
+    let kept = move |void: Option<ApprovalVoid>| {
+        let output = Output { artifact: shown, bytes: 9, inline: Some(json()), directive: None };
+        let (kind, output) = match void {
+            None => (HumanRequestKind::After, Some(output)),
+            Some(_) => (HumanRequestKind::Before, None),
+        };
+        let (node, by, from) = (node(), "ann".to_owned(), run());
+        Event::ApprovalKept(Box::new(ApprovalKept {
+            node,
+            kind,
+            material,
+            shown,
+            output,
+            by,
+            at,
+            from,
+            void,
+        }))
+    };
+    let carried = ApprovalCarried { node: node(), by: "ann".into(), at, from: run() };
+    let voids = [None, Some(Effect), Some(Withdrawn), Some(AskedFor), Some(Grant)];
+    voids.map(kept).into_iter().chain([
+        Event::ApprovalMaterial { node: node(), material },
+        Event::ApprovalCarried(Box::new(carried)),
+    ])
 }
 
 fn kept() -> [Event; 2] {

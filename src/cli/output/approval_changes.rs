@@ -1,0 +1,70 @@
+//! Differences of a question from what it showed before: when it was last asked, or in the repeated run.
+
+use ostler_kernel::event::ApprovalVoid;
+use ostler_server::wire::{ApprovalView, FileView};
+use serde_json::Value;
+
+use crate::cli::output::approval::{Detail, short_digest};
+use crate::cli::output::labels::short_id;
+
+/// The approval that a person gave in the repeated run, and what the question shows otherwise.
+pub(super) fn earlier_lines(question: &ApprovalView, detail: Detail, lines: &mut Vec<String>) {
+    let is_changed = !question.changes.is_empty() || question.files.iter().any(|file| !is_same(file));
+    if let Some(earlier) = &question.earlier {
+        let why = match earlier.void {
+            Some(ApprovalVoid::Effect) => "it leads to an effect",
+            Some(ApprovalVoid::Withdrawn) => "it rests on a result that was withdrawn",
+            Some(ApprovalVoid::AskedFor) => "the node was asked for anew",
+            Some(ApprovalVoid::Grant) => "a grant had approved it",
+            None if is_changed => "it shows something else",
+            None => "the policy, the work or the contract has changed",
+        };
+        let (by, run) = (detail.line(&earlier.by), short_id(&earlier.run));
+        lines.push(format!("    approved by {by} in run {run}; asked again, because {why}"));
+    }
+    for change in &question.changes {
+        let part = detail.line(&change.part);
+        let value = |value: &Option<Value>| {
+            value.as_ref().map_or_else(|| "absent".to_owned(), |value| detail.line(&value.to_string()))
+        };
+        match &change.difference {
+            Some(difference) => {
+                lines.push(format!("    changed: {part}"));
+                let shown = difference.iter().take(detail.lines());
+                lines.extend(shown.map(|line| format!("    │ {}", detail.line(line))));
+            }
+            None if change.was.is_none() && change.now.is_none() => {
+                lines.push(format!("    changed: {part}"));
+            }
+            None => {
+                lines.push(format!("    changed: {part}, {} before", value(&change.was)));
+            }
+        }
+    }
+}
+
+fn is_same(file: &FileView) -> bool {
+    file.was.is_none() && !file.is_new
+}
+
+/// The files that a call names, and what changed in them.
+pub(super) fn file_lines(files: &[FileView], detail: Detail, lines: &mut Vec<String>) {
+    let same: Vec<&str> = files.iter().filter(|file| is_same(file)).map(|file| file.path.as_str()).collect();
+    if !same.is_empty() {
+        lines.push(format!("    goes by {}", detail.line(&same.join(", "))));
+    }
+    for file in files.iter().filter(|file| !is_same(file)) {
+        let path = detail.line(&file.path);
+        let short = |digest: &Option<String>| digest.as_deref().map(short_digest).unwrap_or_default();
+        let (was, is) = (short(&file.was), short(&file.digest));
+        lines.push(match (&file.was, &file.digest) {
+            (Some(_), None) => format!("    gone since the question was asked: {path} (was {was})"),
+            (Some(_), Some(_)) => {
+                format!("    changed since the question was asked: {path} ({was}, now {is})")
+            }
+            (None, _) => format!("    new since the question was asked: {path} ({is})"),
+        });
+        let changed = file.difference.iter().flatten().take(detail.lines());
+        lines.extend(changed.map(|line| format!("    │ {}", detail.line(line))));
+    }
+}
