@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::decision::{Decision, DecisionContext};
 use super::{OpeningTerms, Run};
 use crate::event::{
-    AttemptIntent, AttemptResult, Event, Forked, HumanRequest, RecordPlace, ReuseDecision, RunOpened, Timer,
+    AttemptIntent, AttemptResult, Event, Forked, HumanRequest, HumanRequestKind, RecordPlace, ReuseDecision,
+    RunOpened, Timer,
 };
 use crate::id::{NodeId, RunId, Ticks};
 use crate::port::{Position, Recorded, Seq};
-use crate::run::{NodeState, NodeStatus};
+use crate::run::{NodeInstance, NodeState, NodeStatus, TransitionReason};
 
 /// Most records that a fork takes over.
 pub const FORK_RECORDS_MAX: usize = 20_000;
@@ -155,12 +157,27 @@ fn postponed(event: &Event, later: Ticks) -> Event {
 }
 
 impl Run {
-    /// Running nodes with an attempt that may have changed the world.
+    /// Running nodes with an attempt that may have changed the world, and may not be repeated unasked.
     pub fn acting(&self) -> Vec<NodeId> {
-        let acts = self
-            .instances()
-            .filter(|(node, instance)| node.acts() && matches!(instance.status, NodeStatus::Running { .. }));
+        let acts = self.instances().filter(|(node, instance)| {
+            matches!(instance.status, NodeStatus::Running { .. }) && self.doubt(node).is_some()
+        });
         acts.map(|(node, _)| node.id.clone()).collect()
+    }
+
+    /// Asks again about every approved node that has not started: a yes counts for one call of one run, and the other run has used it,
+    /// or may use it. Returns the records, already applied.
+    pub fn ask_approved_again(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
+        let is_approved = |instance: &NodeInstance| instance.approved && instance.status == NodeStatus::Ready;
+        let approved = self.instances().filter(|(_, instance)| is_approved(instance));
+        let approved: Vec<NodeId> = approved.map(|(node, _)| node.id.clone()).collect();
+        let mut decision = Decision::new(self, cx);
+        for node in approved {
+            let Some(at) = decision.run.position(&node) else { continue };
+            let shown = decision.run.instances[at].shown.as_deref().copied();
+            decision.ask(at, TransitionReason::ApproveBefore, HumanRequestKind::Before, shown);
+        }
+        decision.events
     }
 }
 
