@@ -180,8 +180,9 @@ async fn a_list_of_the_words_of_strangers_is_theirs() {
 
 /// Answers yes to the question of `node`, in whichever run.
 async fn approve(system: &System, node: &str) {
-    let asked =
-        async || system.approvals().await.unwrap().into_iter().find(|asked| asked.id.node == node.into());
+    let asked = async || {
+        system.all_approvals().await.unwrap().approvals.into_iter().find(|asked| asked.id.node == node.into())
+    };
     common::until(async || asked().await.is_some()).await;
     let asked = asked().await.unwrap();
     system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
@@ -207,14 +208,15 @@ async fn a_run_that_was_open_before_another_one_read_strangers_does_not_trust_th
     let submission = Submission { workspace: folder.path().into(), intent: 2, ..Submission::plan(plan) };
     system.submit(submission).await.unwrap();
     // The second child is open, and waits, before the first one begins.
-    let is_asked =
-        async || system.approvals().await.unwrap().iter().any(|asked| asked.id.node == "second".into());
+    let is_asked = async || {
+        system.all_approvals().await.unwrap().approvals.iter().any(|asked| asked.id.node == "second".into())
+    };
     common::until(is_asked).await;
     approve(&system, "first").await;
     common::until(async || folder.path().join("note").exists()).await;
     approve(&system, "second").await;
     common::until(async || {
-        let approvals = system.approvals().await.unwrap();
+        let approvals = system.all_approvals().await.unwrap().approvals;
         approvals.iter().any(|asked| asked.id.node == "act".into()) || folder.path().join("hello").exists()
     })
     .await;

@@ -85,6 +85,46 @@ fn an_effect_under_way_at_that_record_is_in_doubt() {
     assert_eq!(world.work("log"), "acted\n");
 }
 
+/// One yes allows one effect, in one run.
+#[test]
+fn a_fork_behind_a_yes_asks_again() {
+    let world = world();
+    world.file(
+        "allowed.yaml",
+        "id: allowed\nnodes:\n  - {id: act, tool: shell.run, params: {argv: [sh, -c, \"echo acted >> log\"]}, \
+         approval: before, human_timeout: 1h, timeout: 20s}\n",
+    );
+    world.ostler("run allowed.yaml --workspace work --intent 2").exits(3);
+    let approve = || {
+        let asked = world.ostler("approvals --json").exits(0).lines();
+        let digest = asked[0]["digest"].as_str().unwrap().to_owned();
+        world.ostler(&format!("approve @last act --digest {digest}")).exits(0);
+    };
+    approve();
+    assert_eq!(world.work("log"), "acted\n");
+    let at = record(&world, |line| line["kind"] == "human_answer");
+    world.ostler(&format!("fork @last --at {at}")).exits(3);
+    assert_eq!(world.work("log"), "acted\n", "nobody has allowed the second effect");
+    approve();
+    assert_eq!(world.work("log"), "acted\nacted\n");
+}
+
+#[test]
+fn a_result_that_came_after_the_record_of_the_fork_is_named() {
+    let world = world();
+    world.ostler("run forked.yaml --workspace work --intent 2").exits(0);
+    let first = world.ostler("show @last --json").exits(0).lines()[0]["run"].as_str().unwrap().to_owned();
+    let at = record(&world, |line| line["kind"] == "attempt_intent" && line["body"]["node"] == "act");
+    world.ostler(&format!("fork @last --at {at}")).exits(3);
+    let hint = format!("`ostler artifact {first}/act > FILE`");
+    let told = world.ostler("events @last --json").exits(0).out;
+    assert!(told.contains(&hint), "{told}");
+    let result = world.ostler(&format!("artifact {first}/act --json")).exits(0).out;
+    world.file("result.json", &result);
+    world.ostler("resolve @last act --done result.json").exits(0);
+    assert_eq!(world.work("log"), "acted\n");
+}
+
 #[test]
 fn a_fork_that_cannot_be_made_is_told_and_opens_no_run() {
     let world = world();
