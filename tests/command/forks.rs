@@ -119,7 +119,7 @@ fn a_result_that_came_after_the_record_of_the_fork_is_named() {
     let hint = format!("`ostler artifact {first}/act > FILE`");
     let told = world.ostler("events @last --json").exits(0).out;
     assert!(told.contains(&hint), "{told}");
-    let result = world.ostler(&format!("artifact {first}/act --json")).exits(0).out;
+    let result = world.ostler(&format!("artifact {first}/act")).exits(0).out;
     world.file("result.json", &result);
     world.ostler("resolve @last act --done result.json").exits(0);
     assert_eq!(world.work("log"), "acted\n");
