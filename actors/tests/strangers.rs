@@ -36,9 +36,13 @@ struct Page(ToolSpec);
 
 impl Page {
     fn tool() -> Arc<dyn Tool> {
-        let params = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        Page::of("page", json!({}))
+    }
+
+    fn of(name: &str, properties: Value) -> Arc<dyn Tool> {
+        let params = json!({"type": "object", "properties": properties, "additionalProperties": false});
         Arc::new(Page(ToolSpec {
-            name: "page".to_owned(),
+            name: name.to_owned(),
             version: "1".to_owned(),
             description: "reads the page".to_owned(),
             params,
@@ -105,7 +109,7 @@ async fn scripted(folder: &Path, script: &str) -> System {
     let models = BTreeMap::from([("default".to_owned(), ModelConfig::scripted("script.yaml"))]);
     let config = ModelsConfig { models, ..ModelsConfig::default() };
     let mut tools = Models::new(&config, folder, &|_| None).unwrap().tools();
-    tools.push(Page::tool());
+    tools.extend([Page::tool(), Page::of("leaf", json!({"number": {"type": "integer"}}))]);
     common::system(Arc::new(MemoryJournal::default()), tools).await
 }
 
@@ -148,13 +152,13 @@ async fn a_file_hands_on_the_words_of_strangers_that_a_step_wrote() {
     }
 }
 
-/// A planner that calls `page` for each element of a list.
+/// A planner that calls `leaf` for each element of a list.
 const THROUGH_A_LIST: &str = r#"
 roles:
   planner:
     - answer: {answer: null, missing: null, steps: [
         {id: list, tool: json.query, params: {query: "$.*", value: [1]}, refs: [], after: [], why: null},
-        {id: pages, tool: page, params: {}, refs: [], after: [], why: null, when: null,
+        {id: pages, tool: leaf, params: {}, refs: [], after: [], why: null, when: null,
          for_each: {from: list, path: result, as: number, max: 5, on_child: collect}}]}
   answer: [{answer: {answer: done, citations: []}}]
 rules:
