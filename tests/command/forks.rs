@@ -62,6 +62,11 @@ fn what_was_done_by_then_is_not_done_again_and_the_rest_is() {
     assert_eq!(world.work("log"), "acted\n", "the effect counts as done");
     world.ostler("artifact @last/then --path text").exits(0).says("two");
     world.ostler("explain @last act").exits(0).says("taken over from run");
+    let audit = world.ostler("audit @last").exits(0).out;
+    let inherited = |line: &&str| line.contains("inherited from run");
+    assert!(audit.lines().filter(|line| line.contains(" act ")).all(|line| inherited(&line)), "{audit}");
+    assert!(!audit.lines().filter(|line| line.contains(" then ")).any(|line| inherited(&line)), "{audit}");
+    world.ostler("audit --verify").exits(0).says("0 broken");
     // Nothing is paid twice.
     world.ostler("doctor").exits(0);
     // At the first record, everything comes after.
