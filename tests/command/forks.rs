@@ -53,7 +53,8 @@ fn what_was_done_by_then_is_not_done_again_and_the_rest_is() {
     world.ostler("run asked.yaml --workspace work --intent 2").exits(3);
     let first = world.ostler("show @last --json").exits(0).lines()[0]["run"].as_str().unwrap().to_owned();
     let at = record(&world, executed("act"));
-    world.ostler(&format!("fork @last --at {at} --set then.template=two")).exits(3);
+    let forked = world.ostler(&format!("fork @last --at {at} --set then.template=two")).exits(3);
+    forked.says("kept      from run ");
     // The question is open in the fork too.
     let asked = world.ostler("approvals --json").exits(0).lines();
     let asked = asked.iter().find(|asked| asked["run"] != first.as_str()).unwrap();
