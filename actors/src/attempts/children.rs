@@ -145,6 +145,9 @@ impl AttemptJournal {
             }
         };
         let run = self.child_id(step);
+        let mut exposure = self.exposure(&folded.run);
+        // Another run of the same attempt may read strangers and write to the workspace meanwhile.
+        exposure.strangers |= self.ask(|notes| notes.children().any(|(other, _)| other != step))?;
         let submission = Submission {
             client: opened.client.clone(),
             // A child has at most the impact of its attempt.
@@ -155,7 +158,7 @@ impl AttemptJournal {
             terms: OpeningTerms {
                 budget,
                 calls: self.calls_of_child(folded.run.call_terms()),
-                exposure: self.exposure(&folded.run),
+                exposure,
                 ..OpeningTerms::default()
             },
             goal: goal.map(Arc::from),
