@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler_actors::{Submission, System};
+use ostler_actors::{Answer, Submission, System};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::RunId;
@@ -36,9 +36,13 @@ struct Page(ToolSpec);
 
 impl Page {
     fn tool() -> Arc<dyn Tool> {
-        let params = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        Page::of("page", json!({}))
+    }
+
+    fn of(name: &str, properties: Value) -> Arc<dyn Tool> {
+        let params = json!({"type": "object", "properties": properties, "additionalProperties": false});
         Arc::new(Page(ToolSpec {
-            name: "page".to_owned(),
+            name: name.to_owned(),
             version: "1".to_owned(),
             description: "reads the page".to_owned(),
             params,
@@ -105,7 +109,7 @@ async fn scripted(folder: &Path, script: &str) -> System {
     let models = BTreeMap::from([("default".to_owned(), ModelConfig::scripted("script.yaml"))]);
     let config = ModelsConfig { models, ..ModelsConfig::default() };
     let mut tools = Models::new(&config, folder, &|_| None).unwrap().tools();
-    tools.push(Page::tool());
+    tools.extend([Page::tool(), Page::of("leaf", json!({"number": {"type": "integer"}}))]);
     common::system(Arc::new(MemoryJournal::default()), tools).await
 }
 
@@ -146,6 +150,109 @@ async fn a_file_hands_on_the_words_of_strangers_that_a_step_wrote() {
         assert_eq!(observer.intent.is_tainted, is_tainted, "{text:?}: {calls:?}");
         system.shutdown().await;
     }
+}
+
+/// A planner that calls `leaf` for each element of a list.
+const THROUGH_A_LIST: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: list, tool: json.query, params: {query: "$.*", value: [1]}, refs: [], after: [], why: null},
+        {id: pages, tool: leaf, params: {}, refs: [], after: [], why: null, when: null,
+         for_each: {from: list, path: result, as: number, max: 5, on_child: collect}}]}
+  answer: [{answer: {answer: done, citations: []}}]
+rules:
+  - {when: {role: observe}, answer: {decision: continue, next: null, cancel: []}, repeat: true}
+  - {when: {role: reflect}, answer: {decision: conclude, verdict: read, next: null, cancel: []}, repeat: true}
+"#;
+
+#[tokio::test]
+async fn a_list_of_the_words_of_strangers_is_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = scripted(folder.path(), THROUGH_A_LIST).await;
+    let run = ask(&system, folder.path(), terms(Mode::Orchestrator, Vec::new())).await;
+    let view = system.view(run, None).await.unwrap();
+    let calls = view.run.goal().unwrap().calls();
+    let shows = |shown: &[Shown], node: &str| shown.iter().map(|shown| shown.node.as_str()).eq([node]);
+    for (node, is_tainted) in [("list", false), ("pages", true)] {
+        let observer = calls.iter().find(|call| shows(&call.intent.context.shown, node));
+        let observer = observer.unwrap_or_else(|| panic!("nobody saw {node}: {calls:?}"));
+        assert_eq!(observer.intent.is_tainted, is_tainted, "{node}");
+    }
+    system.shutdown().await;
+}
+
+/// Answers yes to the question of `node`, in whichever run.
+async fn approve(system: &System, node: &str) {
+    let asked = async || {
+        system.all_approvals().await.unwrap().approvals.into_iter().find(|asked| asked.id.node == node.into())
+    };
+    common::until(async || asked().await.is_some()).await;
+    let asked = asked().await.unwrap();
+    system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_was_open_before_another_one_read_strangers_does_not_trust_the_files_of_that_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path()).await;
+    let question = |id: &str, deps: &[&str]| json!({"id": id, "kind": "human_approval", "human_timeout": "1h", "deps": deps});
+    let reads = json!({"id": "reads", "nodes": [
+        {"id": "page", "tool": "page"},
+        {"id": "save", "tool": "fs.write", "params": {"path": "note", "mode": "create"},
+         "param_refs": {"text": {"from": "page", "path": "text"}}}]});
+    let acts = json!({"id": "acts", "nodes": [
+        question("second", &[]),
+        {"id": "load", "tool": "fs.read", "deps": ["second"], "params": {"path": "note"}},
+        {"id": "act", "tool": "fs.write", "params": {"text": "x", "mode": "create"}, "human_timeout": "1h",
+         "param_refs": {"path": {"from": "load", "path": "text"}}}]});
+    let child = |id: &str, deps: &[&str], plan: Value| json!({"id": id, "kind": "sub_agent", "impact": 1, "effect": "write", "deps": deps, "params": {"plan": plan}});
+    let nodes = [question("first", &[]), child("a", &["first"], reads), child("b", &[], acts)];
+    let plan = common::plan(&system, json!({"id": "p", "nodes": nodes}));
+    let submission = Submission { workspace: folder.path().into(), intent: 2, ..Submission::plan(plan) };
+    system.submit(submission).await.unwrap();
+    // The second child is open, and waits, before the first one begins.
+    let is_asked = async || {
+        system.all_approvals().await.unwrap().approvals.iter().any(|asked| asked.id.node == "second".into())
+    };
+    common::until(is_asked).await;
+    approve(&system, "first").await;
+    common::until(async || folder.path().join("note").exists()).await;
+    approve(&system, "second").await;
+    common::until(async || {
+        let approvals = system.all_approvals().await.unwrap().approvals;
+        approvals.iter().any(|asked| asked.id.node == "act".into()) || folder.path().join("hello").exists()
+    })
+    .await;
+    assert!(!folder.path().join("hello").exists(), "a stranger chose the name of the file");
+    system.shutdown().await;
+}
+
+/// A goal below a run that has written the words of a stranger to a file, which it reads.
+#[tokio::test]
+async fn a_goal_below_a_run_that_has_read_strangers_trusts_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "roles:
+  planner: [{answer: {answer: null, missing: null, steps: [{id: load, tool: fs.read, params: {path: note}, refs: [], after: [], why: null}]}}]
+  answer: [{answer: {answer: done, citations: []}}]
+rules:
+  - {when: {role: reflect}, answer: {decision: conclude, verdict: read, next: null, cancel: []}}
+";
+    let system = scripted(folder.path(), script).await;
+    std::fs::write(folder.path().join("note"), "hello").unwrap();
+    let nodes = json!([{"id": "page", "tool": "page"},
+        {"id": "goal", "kind": "sub_agent", "deps": ["page"], "params": {"goal": "read", "mode": "reflect", "tools": ["fs.read"]}}]);
+    let plan = common::plan(&system, json!({"id": "p", "nodes": nodes}));
+    let submission = Submission { workspace: folder.path().into(), intent: 2, ..Submission::plan(plan) };
+    let run = system.submit(submission).await.unwrap();
+    system.outcome(run).await.unwrap();
+    let child = system.runs(false).unwrap().iter().map(|row| row.run).find(|other| *other != run).unwrap();
+    let view = system.view(child, None).await.unwrap();
+    let calls = view.run.goal().unwrap().calls();
+    let seen =
+        calls.iter().find(|call| call.intent.context.shown.iter().any(|shown| shown.node == "load".into()));
+    assert!(seen.unwrap_or_else(|| panic!("{calls:?}")).intent.is_tainted);
+    system.shutdown().await;
 }
 
 #[tokio::test]

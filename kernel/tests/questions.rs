@@ -132,6 +132,21 @@ fn an_approval_is_good_for_what_was_shown_and_asked_for_anew_otherwise() {
 }
 
 #[test]
+fn a_fork_asks_again_about_what_was_approved_and_has_not_started() {
+    let mut stage = Stage::new();
+    stage.ask("act", SHOWN);
+    stage.answer("act", 1, true);
+    let mut started = Stage { run: stage.run.clone(), now: 0 };
+    let events = stage.within(Run::ask_approved_again);
+    assert!(matches!(events.last(), Some(Event::HumanRequest(request)) if request.shown == Some(SHOWN)));
+    assert_eq!(stage.state("act"), NodeState::WaitingHuman);
+    assert_eq!(stage.check("act", 2, SHOWN), Ok(()));
+    assert_eq!(stage.state("free"), NodeState::Ready, "nobody was asked about it");
+    started.within(|run, cx| run.start(cx, &"act".into(), None));
+    assert_eq!(started.within(Run::ask_approved_again), []);
+}
+
+#[test]
 fn a_question_that_shows_something_else_is_asked_anew_with_a_deadline_of_its_own() {
     let mut stage = Stage::new();
     stage.ask("ask", SHOWN);

@@ -53,7 +53,8 @@ fn what_was_done_by_then_is_not_done_again_and_the_rest_is() {
     world.ostler("run asked.yaml --workspace work --intent 2").exits(3);
     let first = world.ostler("show @last --json").exits(0).lines()[0]["run"].as_str().unwrap().to_owned();
     let at = record(&world, executed("act"));
-    world.ostler(&format!("fork @last --at {at} --set then.template=two")).exits(3);
+    let forked = world.ostler(&format!("fork @last --at {at} --set then.template=two")).exits(3);
+    forked.says("kept      from run ");
     // The question is open in the fork too.
     let asked = world.ostler("approvals --json").exits(0).lines();
     let asked = asked.iter().find(|asked| asked["run"] != first.as_str()).unwrap();
@@ -62,6 +63,11 @@ fn what_was_done_by_then_is_not_done_again_and_the_rest_is() {
     assert_eq!(world.work("log"), "acted\n", "the effect counts as done");
     world.ostler("artifact @last/then --path text").exits(0).says("two");
     world.ostler("explain @last act").exits(0).says("taken over from run");
+    let audit = world.ostler("audit @last").exits(0).out;
+    let inherited = |line: &&str| line.contains("inherited from run");
+    assert!(audit.lines().filter(|line| line.contains(" act ")).all(|line| inherited(&line)), "{audit}");
+    assert!(!audit.lines().filter(|line| line.contains(" then ")).any(|line| inherited(&line)), "{audit}");
+    world.ostler("audit --verify").exits(0).says("0 broken");
     // Nothing is paid twice.
     world.ostler("doctor").exits(0);
     // At the first record, everything comes after.
@@ -102,6 +108,46 @@ fn an_effect_under_way_at_that_record_is_in_doubt() {
     assert_eq!(world.work("log"), "acted\n");
     world.file("done.json", r#"{"status": 0, "stderr": "", "stderr_bytes_left_out": 0, "stdout": "", "stdout_bytes_left_out": 0}"#);
     world.ostler("resolve @last act --done done.json").exits(0);
+    assert_eq!(world.work("log"), "acted\n");
+}
+
+/// One yes allows one effect, in one run.
+#[test]
+fn a_fork_behind_a_yes_asks_again() {
+    let world = world();
+    world.file(
+        "allowed.yaml",
+        "id: allowed\nnodes:\n  - {id: act, tool: shell.run, params: {argv: [sh, -c, \"echo acted >> log\"]}, \
+         approval: before, human_timeout: 1h, timeout: 20s}\n",
+    );
+    world.ostler("run allowed.yaml --workspace work --intent 2").exits(3);
+    let approve = || {
+        let asked = world.ostler("approvals --json").exits(0).lines();
+        let digest = asked[0]["digest"].as_str().unwrap().to_owned();
+        world.ostler(&format!("approve @last act --digest {digest}")).exits(0);
+    };
+    approve();
+    assert_eq!(world.work("log"), "acted\n");
+    let at = record(&world, |line| line["kind"] == "human_answer");
+    world.ostler(&format!("fork @last --at {at}")).exits(3);
+    assert_eq!(world.work("log"), "acted\n", "nobody has allowed the second effect");
+    approve();
+    assert_eq!(world.work("log"), "acted\nacted\n");
+}
+
+#[test]
+fn a_result_that_came_after_the_record_of_the_fork_is_named() {
+    let world = world();
+    world.ostler("run forked.yaml --workspace work --intent 2").exits(0);
+    let first = world.ostler("show @last --json").exits(0).lines()[0]["run"].as_str().unwrap().to_owned();
+    let at = record(&world, |line| line["kind"] == "attempt_intent" && line["body"]["node"] == "act");
+    world.ostler(&format!("fork @last --at {at}")).exits(3);
+    let hint = format!("`ostler artifact {first}/act > FILE`");
+    let told = world.ostler("events @last --json").exits(0).out;
+    assert!(told.contains(&hint), "{told}");
+    let result = world.ostler(&format!("artifact {first}/act")).exits(0).out;
+    world.file("result.json", &result);
+    world.ostler("resolve @last act --done result.json").exits(0);
     assert_eq!(world.work("log"), "acted\n");
 }
 

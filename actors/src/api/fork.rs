@@ -124,7 +124,8 @@ impl System {
         }
         let approvals = today.approvals_since(from, &state, &withdrawn);
         let forked = prefix.forked(from, &state, fork.by);
-        self.leave_in_doubt(from, run, &mut state, &mut records);
+        self.leave_in_doubt((from, &today), run, &mut state, &mut records);
+        records.extend(self.services.kernel.without_planner(run, &mut state, Run::ask_approved_again));
         if !fork.set.is_empty() {
             self.set_params(run, &mut state, fork.set, &mut records)?;
         }
@@ -137,10 +138,23 @@ impl System {
         Ok(self.open_with(submission, None, (records, state.has_open_question())).await?)
     }
 
-    /// Leaves attempts in doubt that may have changed the world: under the id of another run, no receiver recognises them.
-    fn leave_in_doubt(&self, from: RunId, run: RunId, state: &mut Run, records: &mut Vec<Event>) {
+    /// Leaves attempts in doubt that may have changed the world: under the id of another run, no receiver recognises them. `today`: the
+    /// other run as it is now.
+    fn leave_in_doubt(
+        &self,
+        (from, today): (RunId, &Run),
+        run: RunId,
+        state: &mut Run,
+        records: &mut Vec<Event>,
+    ) {
         for node in state.acting() {
-            let what = format!("under way in run {from} at the record of the fork");
+            let mut what = format!("under way in run {from} at the record of the fork");
+            if today.instance(&node).is_some_and(|instance| instance.result().is_some()) {
+                what.push_str(&format!(
+                    ", and executed there since; to take its result over: \
+                     `ostler artifact {from}/{node} > FILE`, then `ostler resolve {run} {node} --done FILE`"
+                ));
+            }
             let input = RunInput::WorkChanged { node, what };
             records.extend(
                 self.services.kernel.without_planner(run, state, |state, cx| state.decide(cx, input)),

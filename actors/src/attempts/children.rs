@@ -132,6 +132,9 @@ impl AttemptJournal {
             return Err(failed(format!("runs open runs {CHILD_RUN_DEPTH_MAX} deep at most")));
         }
         plan.policy.inherit(&folded.run.plan().policy);
+        let mut exposure = self.exposure(&folded.run);
+        // Another run of the same attempt may read strangers and write to the workspace meanwhile.
+        exposure.strangers |= self.ask(|notes| notes.children().any(|(other, _)| other != step))?;
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
             // Everything that may fail has passed: the reservation holds from here on.
@@ -157,7 +160,7 @@ impl AttemptJournal {
             terms: OpeningTerms {
                 budget,
                 calls: self.calls_of_child(folded.run.call_terms()),
-                exposure: self.exposure(&folded.run),
+                exposure,
                 ..OpeningTerms::default()
             },
             goal: goal.map(Arc::from),

@@ -10,6 +10,15 @@ use crate::base::error::RunError;
 use crate::messages::agent::AskReply;
 
 impl RunDriver {
+    /// Records what the runs above have read by now, before the gate decides about a node: another run that they opened meanwhile may
+    /// have written texts of strangers to the workspace.
+    pub(super) fn note_exposure(&mut self, id: &NodeId) {
+        let Some(node) = self.run.node(id).filter(|_| self.run.terms().parent.is_some()) else { return };
+        let Some(above) = self.services.gatekeeper.exposure_above(&self.run, node) else { return };
+        let record = self.run.expose(self.services.journal.now(), &above);
+        self.apply_effects(record.into_iter().collect());
+    }
+
     /// Holds a node if a person must allow the call. The question to the person follows.
     pub(super) fn hold_for_person(&mut self, id: &NodeId) {
         let Some(node) = self.run.node(id).filter(|_| !self.run.is_held_by_gate(id)) else { return };

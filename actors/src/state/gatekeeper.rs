@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use ostler_kernel::contract::{Contract, ContractError};
-use ostler_kernel::event::Exposure;
+use ostler_kernel::event::{Exposure, Parent};
 use ostler_kernel::gate::{
     self, Denial, DenialCode, GatePolicy, Permit, Preview, Provenance, Spent, Standing,
 };
@@ -19,6 +19,7 @@ use ostler_kernel::port::{Tool, WorkspaceUse};
 use ostler_kernel::run::Run;
 use serde_json::Value;
 
+use crate::base::error::RunError;
 use crate::base::limits::Limits;
 use crate::messages::clearance::Answer;
 use crate::metrics::Measures;
@@ -38,6 +39,7 @@ pub(crate) struct Gatekeeper {
     pub(crate) clearance: Clearance,
     pub(crate) callbacks: Callbacks,
     pub(crate) totals: CallTotals,
+    runs: Arc<RunReader>,
     contracts: Contracts,
     measures: Measures,
     limits: Limits,
@@ -75,7 +77,8 @@ impl Gatekeeper {
             lockdown: AtomicBool::new(false),
             clearance: Clearance::default(),
             callbacks: Callbacks::default(),
-            totals: CallTotals::new(runs),
+            totals: CallTotals::new(Arc::clone(&runs)),
+            runs,
             contracts: Contracts::default(),
             measures,
             limits,
@@ -232,13 +235,51 @@ impl Gatekeeper {
 
     /// Provenance of the parameters of a node; [`Provenance::PLAN`] if no rule depends on the provenance.
     fn provenance(&self, policy: &GatePolicy, run: &Run, node: &Node) -> Cow<'static, Provenance> {
-        let name = node.tool.as_deref().unwrap_or_default();
-        let Some(tool) = self.toolbox.gated(name) else { return Cow::Borrowed(Provenance::PLAN) };
-        let reaches_out = tool.tool().sends_out() && policy.has_labels();
-        if tool.sensitive().is_empty() && !policy.has_sensitive(name) && !reaches_out {
+        if !self.asks_for_provenance(policy, node) {
             return Cow::Borrowed(Provenance::PLAN);
         }
         Cow::Owned(provenance(run, node, &Terms { toolbox: &self.toolbox, policy }))
+    }
+
+    fn asks_for_provenance(&self, policy: &GatePolicy, node: &Node) -> bool {
+        let name = node.tool.as_deref().unwrap_or_default();
+        self.toolbox.gated(name).is_some_and(|tool| {
+            let reaches_out = tool.tool().sends_out() && policy.has_labels();
+            !tool.sensitive().is_empty() || policy.has_sensitive(name) || reaches_out
+        })
+    }
+
+    /// What the runs above a run have read by now, as far as it decides about the call of `node`; `None`: nothing that they read
+    /// changes the decision. What cannot be read counts as the worst.
+    pub(crate) fn exposure_above(&self, run: &Run, node: &Node) -> Option<Exposure> {
+        let (policy, known) = (self.policy(), run.exposure());
+        let is_open = !known.strangers || !known.private && policy.has_labels();
+        // What a goal's models are shown decides whether their steps count as theirs.
+        if !is_open || !self.asks_for_provenance(&policy, node) && run.goal().is_none() {
+            return None;
+        }
+        let (mut above, mut next) = (None, run.terms().parent.clone());
+        while let Some(parent) = next {
+            let (exposure, before) = self.exposure_of_caller(&parent).unwrap_or_else(|error| {
+                tracing::warn!(run = %parent.run, %error, "what a run has read is not known");
+                (Exposure { strangers: true, private: true, ..Exposure::default() }, None)
+            });
+            let all: &mut Exposure = above.get_or_insert_default();
+            all.strangers |= exposure.strangers;
+            all.private |= exposure.private;
+            all.labels.extend(exposure.labels);
+            next = before;
+        }
+        above
+    }
+
+    /// What the call of a node of another run exposes the run to that it opened, and the caller of that other run.
+    fn exposure_of_caller(&self, parent: &Parent) -> Result<(Exposure, Option<Parent>), RunError> {
+        let row = self.runs.journal.run(parent.run)?.ok_or(RunError::Unknown(parent.run))?;
+        let folded = self.runs.fold(&row, None, |_| {})?.run;
+        let node = folded.node(&parent.of.node);
+        let node = node.ok_or_else(|| RunError::UnknownNode(parent.of.node.clone()))?;
+        Ok((self.exposure(&folded, node), folded.terms().parent.clone()))
     }
 
     /// What a child run is exposed to that the call of a node opens.

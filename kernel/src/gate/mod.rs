@@ -47,7 +47,9 @@ pub use named_files::{NamedPaths, named_paths};
 pub use params::is_reserved;
 pub use permit::Permit;
 pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope, Scopes, ToolRules, intersect_scopes};
-pub use provenance::{Literals, NO_LABELS, Provenance, Results, Source, Trust, is_untrusted, labels, trace};
+pub use provenance::{
+    Literals, NO_LABELS, Provenance, Results, Source, Trust, is_source_untrusted, is_untrusted, labels, trace,
+};
 pub use rules::{
     Budget, BudgetLimit, ClearanceRoute, EgressRule, GateRules, Limits, OnObserve, ParamPolicy, PathRule,
     Place, RuleFault, SECRET,

@@ -226,6 +226,11 @@ pub fn is_untrusted<'a>(
     false
 }
 
+/// True if the result behind a source is untrusted; see [`is_untrusted`].
+pub fn is_source_untrusted(results: &dyn Results, user: &str, source: Source<'_>) -> bool {
+    taints_itself(&source, user, results) || is_untrusted(results, user, source.reads)
+}
+
 fn taints_itself(source: &Source<'_>, user: &str, results: &dyn Results) -> bool {
     if !results.is_trusted(source.tool) {
         return true;

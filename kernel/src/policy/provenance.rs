@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::View;
+use super::{GoalTools, View};
 use crate::event::Exposure;
 use crate::gate::{self, Literals, NO_LABELS, Provenance, Results, Source, is_untrusted, trace};
 use crate::id::NodeId;
 use crate::plan::{Kind, Node, ParamRef, SUB_AGENT_TOOL, model_of_tool, model_tool};
 use crate::port::WorkspaceUse;
-use crate::run::{NodeStatus, Run};
+use crate::run::{NodeInstance, NodeStatus, Run};
 
 /// Known provenance of tool results.
 pub trait ResultTerms {
@@ -27,6 +27,27 @@ pub trait ResultTerms {
 
     /// Labels of the results of all tools.
     fn all_labels(&self) -> Vec<&str>;
+}
+
+/// The tools of a goal run, as far as taint asks: without labels. Of a tool that the goal does not know, everything is assumed.
+pub(super) struct OfferedTools<'a>(pub(super) &'a dyn GoalTools);
+
+impl ResultTerms for OfferedTools<'_> {
+    fn trusts(&self, tool: &str) -> bool {
+        self.0.terms(tool).is_some_and(|terms| terms.trusted)
+    }
+
+    fn workspace_use(&self, tool: &str) -> WorkspaceUse {
+        self.0.terms(tool).map_or(WorkspaceUse::BOTH, |terms| terms.workspace_use)
+    }
+
+    fn labels(&self, _: &str) -> Vec<&str> {
+        Vec::new()
+    }
+
+    fn all_labels(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 /// Provenance of a node's parameters: author, literals, and sources of the references. A value is untrusted if a model
@@ -51,18 +72,21 @@ const PRIVATE: &str = "private";
 /// The rule of two: a run that has read texts of strangers and private data sends nothing out unless a person allows the call. What the
 /// caller of the run had read counts too.
 pub fn has_read_strangers_and_private(run: &Run, terms: &dyn ResultTerms) -> bool {
-    let (strangers, private) = reads(run, terms);
+    let (strangers, private) = reads(run, terms, None);
     strangers && private
 }
 
-/// The exposure of a child run that the call of `node` opens.
+/// The exposure of a child run that the call of `node` opens. What the run reads later exposes the child too: ask again, and let the
+/// child apply an [`Event::Exposed`](crate::event::Event::Exposed) record where the answer is wider.
 pub fn exposure(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Exposure {
-    let (strangers, private) = reads(run, terms);
+    // The present call has read only what the child is about to read.
+    let (strangers, private) = reads(run, terms, Some(&node.id));
     Exposure { labels: provenance(run, node, terms).labels, strangers, private }
 }
 
-/// True if the run, its caller, or a run that it is asked on has read texts of strangers; and private data.
-fn reads(run: &Run, terms: &dyn ResultTerms) -> (bool, bool) {
+/// True if the run, its caller, or a run that it is asked on has read texts of strangers; and private data. The present call of
+/// `except` does not count.
+fn reads(run: &Run, terms: &dyn ResultTerms, except: Option<&NodeId>) -> (bool, bool) {
     let caller = run.exposure();
     let (mut strangers, mut private) = (caller.strangers, caller.private);
     // The answers of the runs that the goal is asked on stand in its prompts.
@@ -70,16 +94,33 @@ fn reads(run: &Run, terms: &dyn ResultTerms) -> (bool, bool) {
         strangers |= earlier.is_tainted;
         private |= earlier.labels.contains(PRIVATE);
     }
-    for (node, instance) in run.instances() {
-        if instance.status == NodeStatus::Executed {
-            strangers |= node.tool.as_deref().is_some_and(|tool| !terms.trusts(tool));
-            private |= labels_of(node, terms).contains(&PRIVATE);
-            let handed_on = run.goal().and_then(|goal| goal.earlier(&node.id));
-            strangers |= handed_on.is_some_and(|result| result.is_tainted);
-            private |= handed_on.is_some_and(|result| result.labels.contains(PRIVATE));
-        }
+    let present = called(run).filter(|node| Some(&node.id) != except);
+    for node in run.replaced().iter().chain(present) {
+        strangers |= node.tool.as_deref().is_some_and(|tool| !terms.trusts(tool));
+        strangers |= is_answered_by_stranger(run, node);
+        private |= labels_of(node, terms).contains(&PRIVATE);
+        let handed_on = run.goal().and_then(|goal| goal.earlier(&node.id));
+        strangers |= handed_on.is_some_and(|result| result.is_tainted);
+        private |= handed_on.is_some_and(|result| result.labels.contains(PRIVATE));
     }
     (strangers, private)
+}
+
+/// Nodes with an attempt, or with a result of another run. An attempt that failed has read and written too, and its message quotes
+/// what it read. [`Run::replaced`] has the earlier descriptions of such nodes.
+fn called(run: &Run) -> impl Iterator<Item = &Node> {
+    let is_called =
+        |instance: &NodeInstance| instance.attempts > 0 || instance.status == NodeStatus::Executed;
+    run.instances().filter(move |(_, instance)| is_called(instance)).map(|(node, _)| node)
+}
+
+/// True for a wait with the answer of a sender that only knew the address.
+fn is_answered_by_stranger(run: &Run, node: &Node) -> bool {
+    node.kind == Kind::Wait
+        && run.instance(&node.id).is_some_and(|instance| {
+            let by = instance.wait.as_deref().map_or("", |wait| &wait.accepted_by);
+            instance.status == NodeStatus::Executed && by.is_empty()
+        })
 }
 
 /// Labels of the result of a call, without those of its inputs. The result of a child run has the labels of all tools that the child
@@ -148,9 +189,41 @@ impl<'a> RunResults<'a> {
         *self.is_workspace_tainted.get_or_init(|| {
             // The first tainted write has its taint from elsewhere than the workspace.
             let elsewhere = RunResults { is_workspace_tainted: OnceCell::from(false), ..*self };
-            let writers = writers(self.run, |tool| self.terms.workspace_use(tool));
-            is_untrusted(&elsewhere, "", writers.map(NodeId::as_str))
+            let writes =
+                |node: &&Node| node.tool.as_deref().is_some_and(|tool| self.terms.workspace_use(tool).writes);
+            let present = called(self.run).filter(writes).map(|node| node.id.as_str());
+            is_untrusted(&elsewhere, "", present)
+                || self.run.replaced().iter().filter(writes).any(|node| elsewhere.was_call_untrusted(node))
         })
+    }
+
+    /// True if an attempt under a replaced description of a node passed untrusted values on.
+    fn was_call_untrusted(&self, node: &'a Node) -> bool {
+        let view = View::of(self.run, 0);
+        let mut source = self.source_of(node);
+        source.untrusted_author |= view.is_some_and(|view| view.was_ever_written_tainted(&node.id));
+        gate::is_source_untrusted(self, "", source)
+    }
+
+    fn source_of(&self, node: &'a Node) -> Source<'_> {
+        let handed_on = self.run.goal().and_then(|goal| goal.earlier(&node.id));
+        let refs = node.param_refs.values().map(|from| source(self.run, node, from).as_str());
+        // Templates, models and collectors read all that they depend on.
+        let reads_all = matches!(node.kind, Kind::Model | Kind::Aggregator | Kind::Collector);
+        let deps = node.deps.iter().filter(|_| reads_all).map(|dep| dep.n.as_str());
+        Source {
+            tool: node.tool.as_deref().unwrap_or_default(),
+            untrusted_author: handed_on.is_some_and(|result| result.is_tainted)
+                || is_answered_by_stranger(self.run, node)
+                || self.is_steered(&node.id),
+            literals: Literals { params: &node.params, labels: &NO_LABELS },
+            reads: refs.chain(deps).collect(),
+            seen: self.seen(&node.id),
+            labels: match handed_on {
+                Some(result) => result.labels.iter().map(String::as_str).collect(),
+                None => labels_of(node, self.terms).into_iter().chain(self.told()).collect(),
+            },
+        }
     }
 
     /// Nodes whose results models had seen when they wrote a node or its own answer.
@@ -172,39 +245,11 @@ impl<'a> RunResults<'a> {
     }
 }
 
-/// Nodes whose calls may have changed files of the workspace: failed calls too, and those of a run whose results this one keeps.
-pub(super) fn writers(
-    run: &Run,
-    workspace_use: impl Fn(&str) -> WorkspaceUse,
-) -> impl Iterator<Item = &NodeId> {
-    let called = run
-        .instances()
-        .filter(|(_, instance)| instance.attempts > 0 || instance.status == NodeStatus::Executed);
-    let writes = move |node: &&Node| node.tool.as_deref().is_some_and(|tool| workspace_use(tool).writes);
-    called.map(|(node, _)| node).filter(writes).map(|node| &node.id)
-}
-
 impl Results for RunResults<'_> {
     fn source(&self, id: &str) -> Option<Source<'_>> {
         let nodes = &self.run.plan().nodes;
         let node = &nodes[nodes.binary_search_by(|node| node.id.as_str().cmp(id)).ok()?];
-        let handed_on = self.run.goal().and_then(|goal| goal.earlier(&node.id));
-        let tool = node.tool.as_deref().unwrap_or_default();
-        let refs = node.param_refs.values().map(|from| source(self.run, node, from).as_str());
-        // Templates, models and collectors read all that they depend on.
-        let reads_all = matches!(node.kind, Kind::Model | Kind::Aggregator | Kind::Collector);
-        let deps = node.deps.iter().filter(|_| reads_all).map(|dep| dep.n.as_str());
-        Some(Source {
-            tool,
-            untrusted_author: handed_on.is_some_and(|result| result.is_tainted) || self.is_steered(&node.id),
-            literals: Literals { params: &node.params, labels: &NO_LABELS },
-            reads: refs.chain(deps).collect(),
-            seen: self.seen(&node.id),
-            labels: match handed_on {
-                Some(result) => result.labels.iter().map(String::as_str).collect(),
-                None => labels_of(node, self.terms).into_iter().chain(self.told()).collect(),
-            },
-        })
+        Some(self.source_of(node))
     }
 
     fn is_trusted(&self, tool: &str) -> bool {

@@ -2,16 +2,14 @@
 //!
 //! Nothing here refuses a step or tells a model about it: a refusal would show an injected text where the border is.
 
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::provenance::writers;
-use super::{ToolTerms, View};
+use super::View;
+use super::provenance::{OfferedTools, is_result_untrusted};
 use crate::id::NodeId;
 use crate::plan::ParamRef;
-use crate::port::WorkspaceUse;
 
 /// Author of a node's present description.
 enum Author<'a> {
@@ -34,41 +32,9 @@ pub(super) struct Proposal<'a> {
 }
 
 impl<'a> View<'a> {
-    /// True if the result of this work, or the message of its failure, is tainted: its tool is not trusted, its author is
-    /// tainted, a source of its references is, or it was read from the workspace after a tainted write.
+    /// True if the result of this work, or the message of its failure, is tainted: what the gate calls untrusted.
     pub(super) fn is_tainted(self, node: &NodeId) -> bool {
-        let is_workspace_tainted = OnceCell::new();
-        let is_workspace_tainted = || *is_workspace_tainted.get_or_init(|| self.is_workspace_tainted());
-        self.is_any_tainted(vec![node], &is_workspace_tainted)
-    }
-
-    /// True if the run may have written something tainted to the workspace.
-    fn is_workspace_tainted(self) -> bool {
-        let workspace_use =
-            |tool: &str| self.goal.tools.terms(tool).map_or(WorkspaceUse::NONE, |terms| terms.workspace_use);
-        // The first tainted write has its taint from elsewhere than the workspace.
-        self.is_any_tainted(writers(self.run, workspace_use).collect(), &|| false)
-    }
-
-    fn is_any_tainted<'n>(self, mut open: Vec<&'n NodeId>, is_workspace_tainted: &dyn Fn() -> bool) -> bool
-    where
-        Self: 'n,
-    {
-        let mut seen = BTreeSet::new();
-        while let Some(id) = open.pop() {
-            let Some(known) = self.run.node(id).filter(|known| seen.insert(&known.id)) else { continue };
-            if self.goal.earlier(id).is_some_and(|result| result.is_tainted) {
-                return true;
-            }
-            let terms = known.tool.as_deref().and_then(|tool| self.goal.tools.terms(tool));
-            let is_tainted =
-                |terms: &ToolTerms| !terms.trusted || terms.workspace_use.reads && is_workspace_tainted();
-            if terms.is_some_and(is_tainted) || self.is_written_tainted(id) {
-                return true;
-            }
-            open.extend(known.param_refs.values().map(|reference| &reference.from));
-        }
-        false
+        is_result_untrusted(self.run, node, &OfferedTools(&*self.goal.tools))
     }
 
     /// True if the last call of this node showed something tainted.
@@ -83,6 +49,13 @@ impl<'a> View<'a> {
             Author::Micro(call) => self.goal.calls[call].intent.is_tainted,
             Author::Trusted => false,
         }
+    }
+
+    /// True if an author of the node, or of any patch of it, was tainted.
+    pub(super) fn was_ever_written_tainted(self, node: &NodeId) -> bool {
+        let mut patches = self.goal.calls.iter().filter(|call| call.became_patch && call.is_about(node));
+        patches.any(|call| call.intent.is_tainted)
+            || self.written_by(node).is_some_and(|author| self.is_author_tainted(author))
     }
 
     /// The nodes whose results a model was shown when it wrote the node, a patch of it or, for a node that asks a model, its own

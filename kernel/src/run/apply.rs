@@ -375,6 +375,11 @@ impl Run {
             let instance = match kept.next_if(|(_, before)| before.id == node.id) {
                 Some((mut instance, before)) => {
                     instance.approved &= before == node;
+                    // A patch without new fields is other work too.
+                    let is_patched = matches!(cause, ChangeCause::Patch(patched) if *patched == node.id);
+                    if instance.attempts > 0 && (before != node || is_patched) {
+                        self.replaced.push(before.clone());
+                    }
                     instance
                 }
                 None => {

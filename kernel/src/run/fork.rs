@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::decision::{Decision, DecisionContext};
 use super::{OpeningTerms, RecomputationCause, Run};
 use crate::event::{
-    ApprovalKept, AttemptIntent, AttemptResult, Event, Forked, HumanRequest, RecordPlace, ReuseDecision,
-    RunOpened, Timer,
+    ApprovalKept, AttemptIntent, AttemptResult, Event, Forked, HumanRequest, HumanRequestKind, RecordPlace,
+    ReuseDecision, RunOpened, Timer,
 };
 use crate::id::{NodeId, RunId, Ticks};
 use crate::port::{Position, Recorded, Seq};
-use crate::run::{NodeState, NodeStatus};
+use crate::run::{NodeInstance, NodeState, NodeStatus, TransitionReason};
 
 /// Most records that a fork takes over.
 pub const FORK_RECORDS_MAX: usize = 20_000;
@@ -176,12 +177,28 @@ impl Run {
         approvals
     }
 
-    /// Running nodes with an attempt that may have changed the world.
+    /// Running nodes with an attempt that may have changed the world, and may not be repeated unasked.
     pub fn acting(&self) -> Vec<NodeId> {
-        let acts = self
-            .instances()
-            .filter(|(node, instance)| node.acts() && matches!(instance.status, NodeStatus::Running { .. }));
+        let acts = self.instances().filter(|(node, instance)| {
+            matches!(instance.status, NodeStatus::Running { .. }) && self.doubt(node).is_some()
+        });
         acts.map(|(node, _)| node.id.clone()).collect()
+    }
+
+    /// Asks again about every approved node that has not started and acts: a yes counts for one effect, and the other run has made it,
+    /// or may make it. Returns the records, already applied.
+    pub fn ask_approved_again(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
+        let approved = self.instances().filter(|(node, instance)| {
+            node.acts() && instance.approved && instance.status == NodeStatus::Ready
+        });
+        let approved: Vec<NodeId> = approved.map(|(node, _)| node.id.clone()).collect();
+        let mut decision = Decision::new(self, cx);
+        for node in approved {
+            let Some(at) = decision.run.position(&node) else { continue };
+            let shown = decision.run.instances[at].shown.as_deref().copied();
+            decision.ask(at, TransitionReason::ApproveBefore, HumanRequestKind::Before, shown);
+        }
+        decision.events
     }
 }
 

@@ -190,6 +190,8 @@ pub struct Run {
     kept_approvals: BTreeMap<NodeId, Vec<ApprovalKept>>,
     /// Nodes as they were written, before a list was expanded or a patch mended the node.
     written: BTreeMap<NodeId, Box<Node>>,
+    /// Descriptions under which attempts began, before a change of the plan replaced them.
+    replaced: Vec<Node>,
     /// Nodes that a change of the plan has replaced or cancelled.
     superseded: BTreeSet<NodeId>,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
@@ -274,6 +276,7 @@ impl Run {
             kept_works: BTreeMap::new(),
             kept_approvals: BTreeMap::new(),
             written: BTreeMap::new(),
+            replaced: Vec::new(),
             superseded: BTreeSet::new(),
             goal: None,
             last_lookup: LastLookup::default(),

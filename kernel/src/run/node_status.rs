@@ -222,6 +222,8 @@ pub struct WaitState {
     pub kept: Vec<KeptAnswer>,
     /// Id of the accepted answer.
     pub accepted: Option<String>,
+    /// Name of the operator who gave the accepted answer; empty for a sender that only knew the address.
+    pub accepted_by: String,
     /// Number of recorded refusals.
     pub refused: u32,
 }

@@ -5,7 +5,7 @@ use crate::event::{
     ApprovalKept, ArtifactEdited, CallTerms, Event, Exposure, KeptIdentity, Parent, ResultKept, ReuseTerms,
     RunTerms,
 };
-use crate::id::RunId;
+use crate::id::{RunId, Ticks};
 
 /// What a run may spend, and what it is given of earlier runs.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -72,6 +72,20 @@ impl OpeningTerms {
 }
 
 impl Run {
+    /// Adds what the runs above have read since they opened this one. Returns the record, already applied; `None`: nothing is new.
+    pub fn expose(&mut self, now: Ticks, above: &Exposure) -> Option<Event> {
+        let mut exposure = self.exposure.clone();
+        exposure.strangers |= above.strangers;
+        exposure.private |= above.private;
+        exposure.labels.extend(above.labels.iter().cloned());
+        if exposure == self.exposure {
+            return None;
+        }
+        let record = Event::Exposed(Box::new(exposure));
+        self.apply(&record, now).expect("an exposure applies to every run");
+        Some(record)
+    }
+
     /// The terms of a repetition of this run, `from`.
     pub fn terms_to_repeat(&self, from: RunId, decision: &RepeatDecision) -> OpeningTerms {
         let (kept, identities): (Vec<_>, Vec<_>) = self.results_kept(from, decision).into_iter().unzip();

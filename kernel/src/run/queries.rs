@@ -213,6 +213,12 @@ impl Run {
         &self.exposure
     }
 
+    /// Descriptions of nodes under which attempts began, before later versions of the plan replaced them. What those attempts read and
+    /// wrote stays read and written.
+    pub fn replaced(&self) -> &[Node] {
+        &self.replaced
+    }
+
     /// Budget and parent of the run.
     pub fn terms(&self) -> &RunTerms {
         &self.terms

@@ -43,7 +43,7 @@ pub struct NodeFigures {
     pub took: BTreeMap<NodeId, Ticks>,
     /// Credits and model calls of all attempts.
     pub spending: Spending,
-    /// The last decision about reuse: `reused`, `cut_off`, `revalidated`, `edited`, or `recomputed` because of a change.
+    /// The last decision about reuse: `reused`, `cut_off`, `revalidated`, `kept`, `edited`, or `recomputed` because of a change.
     pub reuse: BTreeMap<NodeId, &'static str>,
     /// Nodes of the longest chain of attempts, from its end.
     pub critical_path: Vec<NodeId>,
@@ -146,6 +146,9 @@ impl RunTimeline {
             Event::ModelCalled { call, .. } => self.models.add(call),
             Event::ReuseDecided(decided) => {
                 self.reuse.extend(decided.decision.word().map(|word| (decided.node.clone(), word)));
+            }
+            Event::Forked(forked) => {
+                self.reuse.extend(forked.done.iter().map(|(node, _)| (node.clone(), "kept")));
             }
             Event::ContractBroken { why, .. } => self.broken = Some(why.clone()),
             Event::GateDecision(denied) => {

@@ -106,6 +106,7 @@ impl Run {
         match (answer.verdict, &answer.output) {
             (AnswerVerdict::Accepted, output) => {
                 wait.accepted.clone_from(&answer.id);
+                wait.accepted_by.clone_from(&answer.by);
                 instance.output.clone_from(output);
             }
             (AnswerVerdict::Kept, Some(output)) => {

@@ -1,10 +1,12 @@
 //! `ostler audit`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
 use ostler_kernel::event::{GateAnswer, GateVerdict, verify_verdicts};
+use ostler_kernel::id::Digest;
 use ostler_server::wire::{EventLine, RunList, Summary};
 use serde_json::json;
 
@@ -47,6 +49,12 @@ struct Verdicts {
     unreadable: usize,
     verifies: bool,
     json: bool,
+    /// The run that this one continues as a fork.
+    forked_from: Option<String>,
+    /// Verdicts of a fork to show once those of the other run are known.
+    waiting: Vec<EventLine>,
+    /// Hashes of the verdicts of the other run.
+    inherited: Option<BTreeSet<Digest>>,
 }
 
 impl View for Verdicts {
@@ -54,7 +62,14 @@ impl View for Verdicts {
         if line.kind == "approval_carried" && !self.verifies {
             self.carried(line, out);
         }
+        if line.kind == "forked" {
+            self.forked_from = line.body["from"].as_str().map(str::to_owned);
+        }
         if line.kind != "gate_verdict" {
+            return;
+        }
+        if self.forked_from.is_some() && self.inherited.is_none() && !self.verifies {
+            self.waiting.push(line.clone());
             return;
         }
         let Ok(verdict) = serde_json::from_value::<GateVerdict>(line.body.clone()) else {
@@ -63,12 +78,39 @@ impl View for Verdicts {
         };
         if self.verifies {
             self.kept.push(verdict);
-        } else if self.json {
-            out.json(&json!({
+            return;
+        }
+        let is_inherited = self.inherited.as_ref().is_some_and(|hashes| hashes.contains(&verdict.hash));
+        let from = self.forked_from.as_deref().filter(|_| is_inherited);
+        if self.json {
+            let mut shown = json!({
                 "type": "verdict", "run": self.run, "seq": line.seq, "at_ms": line.at_ms, "verdict": line.body,
-            }));
+            });
+            if let Some(from) = from {
+                shown["inherited_from"] = json!(from);
+            }
+            out.json(&shown);
         } else {
-            out.line(described(&self.run, line.at_ms, &verdict, out));
+            let from = from.map_or(String::new(), |from| format!("  inherited from run {}", short_id(from)));
+            out.line(described(&self.run, line.at_ms, &verdict, out) + &from);
+        }
+    }
+
+    fn has_shown_nodes(&self) -> bool {
+        true
+    }
+}
+
+/// The hashes of a run's verdicts.
+#[derive(Default)]
+struct Hashes(BTreeSet<Digest>);
+
+impl View for Hashes {
+    fn record(&mut self, line: &EventLine, _: &mut Out) {
+        if line.kind == "gate_verdict"
+            && let Ok(verdict) = serde_json::from_value::<GateVerdict>(line.body.clone())
+        {
+            self.0.insert(verdict.hash);
         }
     }
 
@@ -148,8 +190,11 @@ async fn one(
     let summary: Summary = session.get(&format!("/v1/runs/{}", path_segment(run))).await?;
     let mut verdicts =
         Verdicts { run: summary.run, verifies: args.verify, json: globals.json, ..Verdicts::default() };
-    let until = if args.follow && session.client.is_remote() { "closed" } else { "now" };
-    show(session, &mut verdicts, &mut 0, until, out).await?;
+    let mut after = 0;
+    show(session, &mut verdicts, &mut after, "now", out).await?;
+    if args.follow && session.client.is_remote() {
+        show(session, &mut verdicts, &mut after, "closed", out).await?;
+    }
     if args.verify { report(&[verdicts], globals.json, out) } else { Ok(code::SUCCEEDED) }
 }
 
@@ -212,8 +257,32 @@ async fn show(
     out: &mut Out,
 ) -> Result<(), ApiError> {
     let path = format!("/v1/runs/{}", verdicts.run);
-    let mut display = Display { view: verdicts, prompt: None, output: None, text: None, out };
-    stream_events(&session.client, &path, after, until, &mut display).await
+    read(session, &path, verdicts, (after, until), out).await?;
+    let Some(from) = verdicts.forked_from.clone().filter(|_| verdicts.inherited.is_none()) else {
+        return Ok(());
+    };
+    // Of a run that is gone, nobody can say what was inherited.
+    let mut hashes = Hashes::default();
+    match read(session, &format!("/v1/runs/{from}"), &mut hashes, (&mut 0, "now"), out).await {
+        Ok(()) | Err(ApiError::Problem(_)) => {}
+        Err(error) => return Err(error),
+    }
+    verdicts.inherited = Some(hashes.0);
+    for line in std::mem::take(&mut verdicts.waiting) {
+        verdicts.record(&line, out);
+    }
+    Ok(())
+}
+
+async fn read(
+    session: &Session,
+    path: &str,
+    view: &mut (dyn View + Send),
+    (after, until): (&mut u64, &str),
+    out: &mut Out,
+) -> Result<(), ApiError> {
+    let mut display = Display { view, prompt: None, output: None, text: None, out };
+    stream_events(&session.client, path, after, until, &mut display).await
 }
 
 /// Reports the chains; a broken one is an error.

@@ -120,6 +120,8 @@ pub(crate) struct NodeModel {
     pub(crate) reason: String,
     /// Origin of a reused result, or the reason of an execution; empty for a node without a record to compare with.
     pub(crate) reuse: String,
+    /// The run that this one continues had executed the node.
+    pub(crate) is_taken_over: bool,
     /// Kind of the request to a person: `before`, `after`, `node`, `in_doubt`.
     pub(crate) ask: String,
     sources: Vec<usize>,
@@ -235,6 +237,13 @@ impl RunModel {
                 node.until_ms = None;
                 let told = labels::carried(body);
                 node.reuse = if node.reuse.is_empty() { told } else { format!("{}; {told}", node.reuse) };
+            }
+            "forked" => {
+                let told = format!("from run {}", labels::short_id(text(body, "from")));
+                for done in body["done"].as_array().into_iter().flatten() {
+                    let node = self.node_entry(done[0].as_str().unwrap_or_default(), line.at_ms);
+                    (node.is_taken_over, node.reuse) = (true, told.clone());
+                }
             }
             "draining" => self.node_entry(text(body, "node"), line.at_ms).state = DisplayState::Draining,
             "human_request" => {

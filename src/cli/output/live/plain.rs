@@ -145,11 +145,13 @@ fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String>
         DisplayState::Waiting if node.reason == "wait" => ("waits for an answer", "waiting_human"),
         DisplayState::Waiting => ("waits for a person:", "waiting_human"),
         DisplayState::Retrying => ("retrying", "failed_retryable"),
+        DisplayState::Executed if node.is_taken_over => ("kept", "executed"),
         DisplayState::Executed if node.reason == "reused" => ("reused", "executed"),
         DisplayState::Executed if node.reason == "edited" => ("edited", "executed"),
         state => (state.as_str(), state.as_str()),
     };
-    let took = node.took_ms.filter(|_| node.state != DisplayState::Waiting).map(elapsed).unwrap_or_default();
+    let is_timed = node.state != DisplayState::Waiting && !node.is_taken_over;
+    let took = node.took_ms.filter(|_| is_timed).map(elapsed).unwrap_or_default();
     let again = if node.attempt > 1 { format!("attempt {}", node.attempt) } else { String::new() };
     let detail = match (node.state, &node.failure) {
         (DisplayState::Failed | DisplayState::Retrying | DisplayState::Waiting, Some(failure)) => {

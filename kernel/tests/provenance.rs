@@ -1,0 +1,216 @@
+//! What a run has read and written: untrusted whatever becomes of the node that did it.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ostler_kernel::event::{AttemptResult, Event, Exposure, Failure, Outcome, Output};
+use ostler_kernel::gate::Trust;
+use ostler_kernel::id::{Digest, RunId};
+use ostler_kernel::json;
+use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
+use ostler_kernel::policy::{ResultTerms, exposure, has_read_strangers_and_private, provenance};
+use ostler_kernel::port::WorkspaceUse;
+use ostler_kernel::run::{
+    DecisionContext, FailureCategory, NodeState, OutsideAnswer, RuleDiagnoser, Run, RunInput, StaticPlanner,
+};
+use serde_json::{Value, json};
+
+/// `page` has the words of strangers, `save` and `load` use the workspace, `vault` is private, `plain` is none of it.
+struct Terms;
+
+impl ResultTerms for Terms {
+    fn trusts(&self, tool: &str) -> bool {
+        tool != "page"
+    }
+
+    fn workspace_use(&self, tool: &str) -> WorkspaceUse {
+        match tool {
+            "save" => WorkspaceUse::WRITES,
+            "load" => WorkspaceUse::READS,
+            _ => WorkspaceUse::NONE,
+        }
+    }
+
+    fn labels(&self, tool: &str) -> Vec<&str> {
+        if tool == "vault" { vec!["private"] } else { Vec::new() }
+    }
+
+    fn all_labels(&self) -> Vec<&str> {
+        vec!["private"]
+    }
+}
+
+struct Stage {
+    run: Run,
+    tools: BTreeSet<String>,
+}
+
+impl Stage {
+    fn new(mut nodes: Value) -> Stage {
+        for node in nodes.as_array_mut().unwrap() {
+            node["contract"] = json!([{"method": "schema"}]);
+        }
+        let tools = ["page", "save", "load", "vault", "plain"].map(str::to_owned).into();
+        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+        let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), Some(&tools)));
+        let run = Run::new(Arc::new(plan.unwrap_or_else(|faults| panic!("{faults:#?}"))), 0, 0);
+        let mut stage = Stage { run, tools };
+        stage.take(RunInput::Propagate);
+        stage
+    }
+
+    fn within(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> Vec<Event>) {
+        let settings = Settings::simulation(PolicyDraft::default(), Some(&self.tools));
+        let mut cx = DecisionContext {
+            run_id: RunId::default(),
+            now: 5,
+            settings: &settings,
+            planner: &StaticPlanner,
+            diagnoser: &RuleDiagnoser,
+        };
+        act(&mut self.run, &mut cx);
+    }
+
+    fn take(&mut self, input: RunInput) {
+        self.within(|run, cx| run.decide(cx, input));
+    }
+
+    fn start(&mut self, node: &str) {
+        self.within(|run, cx| run.start(cx, &node.into(), None));
+    }
+
+    fn end(&mut self, node: &str, outcome: Outcome) {
+        self.start(node);
+        let attempt = self.run.instance(&node.into()).unwrap().attempts;
+        let result = AttemptResult::without_cost(node.into(), attempt, outcome);
+        self.take(RunInput::Result(Box::new(result)));
+    }
+
+    fn state(&self, node: &str) -> NodeState {
+        self.run.instance(&node.into()).unwrap().state()
+    }
+
+    fn exposure(&self, node: &str) -> Exposure {
+        exposure(&self.run, self.run.node(&node.into()).unwrap(), &Terms)
+    }
+
+    /// Trust in the parameter `x` of a node.
+    fn trust(&self, node: &str) -> Trust {
+        let known = provenance(&self.run, self.run.node(&node.into()).unwrap(), &Terms);
+        known.params.get("x").copied().unwrap_or(Trust::Author)
+    }
+}
+
+fn given() -> Outcome {
+    let inline = Some(json::canonical(&json!({"text": "x"})).unwrap());
+    Outcome::Ok(Output { artifact: Digest([3; 32]), bytes: 12, inline, directive: None })
+}
+
+fn failed() -> Outcome {
+    Outcome::Failed(Failure { category: FailureCategory::Structural, message: "why".to_owned() })
+}
+
+#[test]
+fn what_was_read_counts_from_the_start_of_the_attempt_whatever_it_comes_to() {
+    let nodes = || {
+        json!([
+            {"id": "page", "tool": "page", "retries": 0},
+            {"id": "vault", "tool": "vault", "retries": 0},
+            {"id": "child", "tool": "plain"},
+        ])
+    };
+    let ends: [(&str, fn(&mut Stage, &str)); 3] = [
+        ("runs", |stage, node| stage.start(node)),
+        ("failed", |stage, node| stage.end(node, failed())),
+        ("executed", |stage, node| stage.end(node, given())),
+    ];
+    for (state, end) in ends {
+        let mut stage = Stage::new(nodes());
+        assert_eq!(stage.exposure("child"), Exposure::default());
+        end(&mut stage, "page");
+        let exposure = stage.exposure("child");
+        assert_eq!((exposure.strangers, exposure.private), (true, false), "{state}");
+        assert!(!stage.exposure("page").strangers, "a call is not exposed to itself");
+        assert!(!has_read_strangers_and_private(&stage.run, &Terms));
+        end(&mut stage, "vault");
+        assert!(stage.exposure("child").private && has_read_strangers_and_private(&stage.run, &Terms));
+    }
+}
+
+#[test]
+fn an_answer_to_a_wait_is_untrusted_unless_an_operator_gave_it() {
+    for (by, trust) in [("", Trust::Untrusted), ("ann", Trust::Author)] {
+        for is_early in [false, true] {
+            let mut stage = Stage::new(json!([
+                {"id": "before", "tool": "plain"},
+                {"id": "w", "kind": "wait", "deadline": 60, "deps": ["before"]},
+                {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "w", "path": "text"}}},
+            ]));
+            let Outcome::Ok(output) = given() else { unreachable!("it was given") };
+            let answer = RunInput::WaitAnswer(Box::new(OutsideAnswer {
+                node: "w".into(),
+                id: None,
+                output: Some(output),
+                holds: true,
+                by: by.to_owned(),
+                at: 5,
+            }));
+            if is_early {
+                stage.take(answer.clone());
+            }
+            stage.end("before", given());
+            assert_eq!(stage.trust("act"), Trust::Author, "nothing has come yet");
+            stage.within(|run, cx| run.start_wait(cx, &"w".into(), true));
+            match is_early {
+                true => stage.take(RunInput::KeptAnswer { node: "w".into(), holds: true }),
+                false => stage.take(answer),
+            }
+            assert_eq!(stage.state("w"), NodeState::Executed);
+            assert_eq!(
+                (stage.trust("act"), stage.exposure("act").strangers),
+                (trust, by.is_empty()),
+                "{by:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_write_stays_one_after_a_fallback_has_taken_the_place_of_its_node() {
+    for (source, trust) in [("page", Trust::Untrusted), ("plain", Trust::Author)] {
+        let mut stage = Stage::new(json!([
+            {"id": "from", "tool": source},
+            {"id": "save", "tool": "save", "retries": 0, "param_refs": {"text": {"from": "from", "path": "text"}},
+             "fallback": {"tool": "plain", "param_refs": {}}},
+            {"id": "load", "tool": "load", "deps": ["save"]},
+            {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "load", "path": "text"}}},
+        ]));
+        stage.end("from", given());
+        stage.end("save", failed());
+        assert_eq!(stage.run.node(&"save".into()).unwrap().tool.as_deref(), Some("plain"), "the fallback");
+        stage.end("save", given());
+        stage.end("load", given());
+        assert_eq!(stage.trust("act"), trust, "{source}");
+    }
+}
+
+#[test]
+fn what_runs_above_read_later_is_added_to_what_they_had_read() {
+    let mut stage = Stage::new(json!([{"id": "load", "tool": "load"},
+        {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "load", "path": "text"}}}]));
+    let exposed = |label: &str, strangers, private| Exposure {
+        labels: Some(label.to_owned()).into_iter().filter(|label| !label.is_empty()).collect(),
+        strangers,
+        private,
+    };
+    assert_eq!(stage.run.expose(5, &Exposure::default()), None, "nothing is new");
+    assert_eq!(stage.trust("act"), Trust::Author);
+    let first = stage.run.expose(5, &exposed("a", false, true));
+    assert_eq!(first, Some(Event::Exposed(Box::new(exposed("a", false, true)))));
+    assert!(stage.run.expose(6, &exposed("", true, false)).is_some());
+    let both = Exposure { private: true, ..exposed("a", true, false) };
+    assert_eq!(stage.run.exposure(), &both);
+    assert_eq!(stage.run.expose(7, &exposed("a", true, true)), None);
+    assert_eq!(stage.trust("act"), Trust::Untrusted, "a run above may have written the file");
+}
