@@ -14,9 +14,9 @@ use serde::Deserialize;
 
 use crate::problem::Problem;
 use crate::wire::{
-    AnswerView, CallBudgetView, DiagnosisView, ListView, LostCallView, ParentView, RateWaitView,
-    ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting, WaitingBelow,
-    word,
+    AnswerView, CallBudgetView, DiagnosisView, JudgedResultView, ListView, LostCallView, ParentView,
+    RateWaitView, ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting,
+    WaitingBelow, word,
 };
 
 /// Runs below a run whose questions its page shows.
@@ -160,6 +160,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         budget: view.run.terms().budget,
         call_budget: None,
         lost_calls: Vec::new(),
+        verdicts: view.figures.judged.values().flatten().map(JudgedResultView::from).collect(),
         parent,
         client: view.opened.client.to_string(),
         agent: view.opened.agent.to_string(),

@@ -30,7 +30,7 @@ pub use attempt::{
     Outcome, Output, RefusedOutput, StepIntent, StepKey, StepResult,
 };
 pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
-pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
+pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged, ResultJudged};
 pub use fork::Forked;
 pub use person::{AnswerVerdict, HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct, WaitAnswer};
 pub use pipeline::{PipelineRecord, Published};
@@ -398,4 +398,7 @@ pub enum Event {
     CandidateKept(Box<RefusedOutput>),
     /// Identity of the work behind a kept result: the works of its consumers have its receipt. Follows the kept results.
     KeptIdentity(Box<KeptIdentity>),
+    /// A model judged the result of an attempt by a rule of the node's contract. Just behind the record of the judging call, before
+    /// the result of the attempt.
+    ResultJudged(Box<ResultJudged>),
 }

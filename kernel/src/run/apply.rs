@@ -183,6 +183,7 @@ impl Run {
             | Event::RetractionLifted { .. }
             | Event::Forked(_)
             | Event::CandidateKept(_)
+            | Event::ResultJudged(_)
             | Event::RunClosed { .. } => {}
         }
         Ok(())

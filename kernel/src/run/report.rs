@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::judged_results::{JudgedResult, JudgedResults};
 use super::spending::Spending;
 use super::{ModelUsage, NodeState, NodeStatus, Run, RunOutcome};
 use crate::event::Event;
@@ -34,6 +35,7 @@ pub struct RunTimeline {
     broken: Option<String>,
     denials: BTreeMap<NodeId, String>,
     reuse: BTreeMap<NodeId, &'static str>,
+    judged: JudgedResults,
 }
 
 /// Figures of the nodes of a run.
@@ -47,6 +49,8 @@ pub struct NodeFigures {
     pub reuse: BTreeMap<NodeId, &'static str>,
     /// Nodes of the longest chain of attempts, from its end.
     pub critical_path: Vec<NodeId>,
+    /// Verdicts of models on the last judged attempt of each node.
+    pub judged: BTreeMap<NodeId, Vec<JudgedResult>>,
 }
 
 /// The figures of a run. Times are in the unit of the run.
@@ -113,6 +117,7 @@ impl RunTimeline {
         self.last = if self.opened.is_some() { self.last.max(at) } else { at };
         self.opened.get_or_insert(at);
         self.spending.record(event);
+        self.judged.record(event);
         match event {
             Event::NodeTransition(moved) => {
                 if moved.to == NodeState::Running {
@@ -180,7 +185,8 @@ impl RunTimeline {
     /// The figures of the nodes of `run`.
     pub fn into_nodes(self, run: &Run) -> NodeFigures {
         let critical_path = self.critical_path(run).1;
-        NodeFigures { took: self.took, spending: self.spending, reuse: self.reuse, critical_path }
+        let (took, spending, reuse, judged) = (self.took, self.spending, self.reuse, self.judged.end());
+        NodeFigures { took, spending, reuse, critical_path, judged }
     }
 
     fn makespan(&self) -> Ticks {

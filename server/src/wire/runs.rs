@@ -10,7 +10,7 @@ use ostler_kernel::run::{FailureCategory, ModelUsage, NodeState, RunOutcome, Run
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AnswerView, CallBudgetView, LostCallView, OverBudget, ShortfallView, Usd};
+use super::{AnswerView, CallBudgetView, JudgedResultView, LostCallView, OverBudget, ShortfallView, Usd};
 
 /// The body of `POST /v1/runs`.
 ///
@@ -374,6 +374,9 @@ pub struct Summary {
     /// Calls of models that were lost with their process, of a run whose calls have a budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_calls: Vec<LostCallView>,
+    /// Verdicts of models on the last judged attempt of each node, by rules of contracts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verdicts: Vec<JudgedResultView>,
     /// Digest of each executed output.
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.

@@ -17,6 +17,7 @@ use crate::cli::output::cells::{fit_name, harmless_line, padded, width};
 use crate::cli::output::changes::{Changes, NO_CHANGE, Roots};
 use crate::cli::output::labels;
 use crate::cli::output::live::View;
+use crate::cli::output::summary::verdicts::verdict_text;
 use crate::cli::output::terminal::{Out, style_of};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::follow::{Display, connection_lost, stream_events};
@@ -48,6 +49,10 @@ pub(super) struct NodeFate {
     pub(super) recorded: Option<Value>,
     /// Sequence number of `recorded`.
     pub(super) recorded_seq: u64,
+    /// Verdicts of models on the result of the last judged attempt, with their calls.
+    verdicts: Vec<Value>,
+    /// The last call of a model, with the number of its record.
+    called: Value,
     /// Digest of the result.
     pub(super) artifact: Option<String>,
     pub(super) deps: Vec<String>,
@@ -105,6 +110,16 @@ impl View for Fates {
             "attempt_result" => {
                 fate.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
                 fate.artifact = body["outcome"]["ok"]["artifact"].as_str().map(str::to_owned);
+            }
+            "model_called" => {
+                fate.called = body["call"].clone();
+                fate.called["record"] = line.seq.into();
+            }
+            "result_judged" => {
+                let (attempt, mut verdict) = (body["attempt"].clone(), body.clone());
+                verdict["call"] = fate.called.clone();
+                fate.verdicts.retain(|other| other["attempt"] == attempt && other["rule"] != body["rule"]);
+                fate.verdicts.push(verdict);
             }
             "gate_decision" => fate.denial = Some(format!("{}: {}", text("code"), text("detail"))),
             "reuse_decided" => {
@@ -232,14 +247,19 @@ async fn print_explanation(
         if globals.json {
             let text = |key: &str| fate.decided.as_ref().and_then(|decided| decided[key].as_str());
             let (code, field) = (text("why"), text("field"));
-            out.json(&json!({
+            let mut explained = json!({
                 "type": "explanation", "run": run, "node": node, "state": word, "why": why, "code": code, "field": field,
-            }));
+            });
+            if !fate.verdicts.is_empty() {
+                explained["verdicts"] = fate.verdicts.clone().into();
+            }
+            out.json(&explained);
         } else {
             let styled = out.styled(style_of(&fate.state), &padded(word, WORD_COLUMNS));
             let text =
                 format!("{}  {styled}  {}", padded(&fit_name(node, columns), columns), harmless_line(&why));
             out.line(text.trim_end());
+            fate.verdicts.iter().for_each(|verdict| out.line(harmless_line(&verdict_text(verdict))));
         }
     }
     if args.node.is_none() && args.against.is_none() {

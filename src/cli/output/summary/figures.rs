@@ -8,6 +8,7 @@ use ostler_server::wire::{CallBudgetView, DiagnosisView, ListView, LostCallView,
 
 use crate::cli::output::cells::{fit, width};
 use crate::cli::output::labels::{self, short_id};
+use crate::cli::output::summary::verdicts::verdict_lines;
 use crate::cli::output::summary::{INTERRUPTED, Page};
 use crate::cli::output::terminal::Style;
 use crate::cli::output::units::{dollars, elapsed, plural};
@@ -45,6 +46,9 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
         summary.call_budget.as_ref().map(|budget| fit(&budget_text(budget, &summary.run), page.columns)),
     );
     lines.extend(lost_call_lines(page, summary));
+    if verbose {
+        lines.extend(verdict_lines(page, summary));
+    }
     // A bound of 1 says only that nothing beyond schemas was checked.
     lines.extend(reliability_line(page, summary).filter(|_| !verbose && is_uncertain(summary)));
     if let Some(parent) = &summary.parent {

@@ -88,13 +88,14 @@ fn kind(event: &Event) -> u8 {
         Event::Forked(_) => 69,
         Event::CandidateKept(_) => 70,
         Event::KeptIdentity(_) => 71,
+        Event::ResultJudged(_) => 72,
     }
 }
 
-const KINDS: u8 = 72;
+const KINDS: u8 = 73;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 15] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 195, 199, 200, 201, 202];
+const KNOWN: [usize; 16] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 195, 199, 200, 201, 202, 203];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -220,6 +220,15 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.push(Event::CandidateKept(Box::new(refused)));
     let (reuse, idempotency_key) = (Digest([3; 32]), Digest([4; 32]));
     samples.push(Event::KeptIdentity(Box::new(KeptIdentity { node: node(), reuse, idempotency_key })));
+    samples.push(Event::ResultJudged(Box::new(ResultJudged {
+        node: node(),
+        attempt: 2,
+        rule: 1,
+        model: "default".into(),
+        precision: Some(0.9),
+        holds: false,
+        why: "no source".into(),
+    })));
     samples
 }
 
