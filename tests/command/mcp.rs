@@ -281,4 +281,6 @@ fn a_goal_searches_among_many_tools_and_a_killed_process_searches_no_second_time
     );
     assert_eq!(of("attempt_result", "table"), 1);
     world.ostler("show @last --config ostler.toml").exits(0).says("plan.1").says("plan.2").says("table");
+    let why = world.ostler("explain @last plan.1 --config ostler.toml").exits(0);
+    why.says("searched for tools: reserve a table");
 }

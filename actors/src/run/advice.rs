@@ -173,7 +173,7 @@ impl RunDriver {
             JudgedPatch::Skip => (None, 0, true),
             JudgedPatch::Faulty(faults) => {
                 if let Some(told) = &mut told {
-                    told.faults = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                    told.faults = policy::describe(&faults);
                 }
                 (None, faults.len() as u32, false)
             }

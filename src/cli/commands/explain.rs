@@ -7,6 +7,7 @@ use clap::Args;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::canonical;
 use ostler_kernel::lineage::Manifest;
+use ostler_kernel::policy::SEARCH_TOOL;
 use ostler_server::wire::{EventLine, Summary};
 use serde_json::{Value, json};
 
@@ -56,6 +57,8 @@ pub(super) struct NodeFate {
     /// Digest of the result.
     pub(super) artifact: Option<String>,
     pub(super) deps: Vec<String>,
+    /// Words of the search for tools that the result is.
+    searched: Option<String>,
     /// Kind of the node in the plan.
     kind: String,
     /// Literal parameters of the node in the plan.
@@ -110,6 +113,7 @@ impl View for Fates {
             "attempt_result" => {
                 fate.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
                 fate.artifact = body["outcome"]["ok"]["artifact"].as_str().map(str::to_owned);
+                fate.searched = searched(&body["outcome"]["ok"]["inline"]);
             }
             "model_called" => {
                 fate.called = body["call"].clone();
@@ -136,6 +140,14 @@ impl View for Fates {
     }
 }
 
+/// Words of a planner's or a turn's search for tools; `None` for any other result.
+fn searched(result: &Value) -> Option<String> {
+    let calls = result["calls"].as_array().into_iter().flatten();
+    let mut searches = calls.filter(|call| call["tool"] == SEARCH_TOOL);
+    let words = result["search"].as_str().or_else(|| searches.next()?["params"]["words"].as_str());
+    words.map(str::to_owned)
+}
+
 impl Fates {
     /// The reason for the state of a node, in words.
     pub(super) fn why(&self, node: &str, fate: &NodeFate) -> String {
@@ -149,9 +161,12 @@ impl Fates {
             Some(decided) => labels::reuse(decided),
             None => self.without_decision(fate),
         };
-        match fate.state.as_str() {
-            "executed" => decided(),
-            "failed" | "failed_retryable" => match (&fate.denial, &fate.failure) {
+        match (fate.state.as_str(), &fate.searched) {
+            ("executed", Some(words)) if node.starts_with("plan.") || node.starts_with("think.") => {
+                format!("searched for tools: {words}")
+            }
+            ("executed", _) => decided(),
+            ("failed" | "failed_retryable", _) => match (&fate.denial, &fate.failure) {
                 (Some(denial), _) => format!("denied by the gate: {denial}"),
                 (None, Some(failure)) => failure.clone(),
                 (None, None) => labels::reason(&fate.reason),
