@@ -59,6 +59,7 @@ mod inputs;
 mod intent;
 mod joins;
 mod judged_results;
+mod lost_attempts;
 mod model_usage;
 mod node_status;
 mod opening_terms;
@@ -110,6 +111,7 @@ pub use input::{Canceller, Operation, Resolution, RunInput};
 pub use inputs::{AttemptInput, InputError, RefDigests, resolve};
 pub use intent::{GENERATION, IntentContext, executable_digest};
 pub use judged_results::JudgedResult;
+pub use lost_attempts::LostAttempts;
 pub use model_usage::{ModelUsage, ReportedCalls};
 pub use node_status::{
     KeptAnswer, NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WaitState, WorkIdentity,

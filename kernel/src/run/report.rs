@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::judged_results::{JudgedResult, JudgedResults};
+use super::lost_attempts::{LostAttempts, OpenAttempts};
 use super::spending::Spending;
 use super::{ModelUsage, NodeState, NodeStatus, Run, RunOutcome};
 use crate::event::Event;
@@ -36,6 +37,7 @@ pub struct RunTimeline {
     denials: BTreeMap<NodeId, String>,
     reuse: BTreeMap<NodeId, &'static str>,
     judged: JudgedResults,
+    attempts_open: OpenAttempts,
 }
 
 /// Figures of the nodes of a run.
@@ -51,6 +53,8 @@ pub struct NodeFigures {
     pub critical_path: Vec<NodeId>,
     /// Verdicts of models on the last judged attempt of each node.
     pub judged: BTreeMap<NodeId, Vec<JudgedResult>>,
+    /// Attempts that may have been lost amid a call of a model.
+    pub lost: LostAttempts,
 }
 
 /// The figures of a run. Times are in the unit of the run.
@@ -118,6 +122,7 @@ impl RunTimeline {
         self.opened.get_or_insert(at);
         self.spending.record(event);
         self.judged.record(event);
+        self.attempts_open.record(event);
         match event {
             Event::NodeTransition(moved) => {
                 if moved.to == NodeState::Running {
@@ -186,7 +191,8 @@ impl RunTimeline {
     pub fn into_nodes(self, run: &Run) -> NodeFigures {
         let critical_path = self.critical_path(run).1;
         let (took, spending, reuse, judged) = (self.took, self.spending, self.reuse, self.judged.end());
-        NodeFigures { took, spending, reuse, critical_path, judged }
+        let lost = self.attempts_open.end(run);
+        NodeFigures { took, spending, reuse, critical_path, judged, lost }
     }
 
     fn makespan(&self) -> Ticks {

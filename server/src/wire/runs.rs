@@ -371,7 +371,7 @@ pub struct Summary {
     /// Tokens and money that the run and all runs that share its account may use; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_budget: Option<CallBudgetView>,
-    /// Calls of models that were lost with their process, of a run whose calls have a budget.
+    /// Calls of models that were lost with their process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_calls: Vec<LostCallView>,
     /// Verdicts of models on the last judged attempt of each node, by rules of contracts.

@@ -154,14 +154,13 @@ const LOST_CALLS_MAX: usize = 5;
 /// Calls of models that ended with their process, and what they count.
 fn lost_call_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let line = |LostCallView { node, model, tokens, usd }: &LostCallView| {
-        let price = if usd.0 > 0 { format!(", {}", dollars(usd.0)) } else { String::new() };
-        let counted = format!("{}{price}", plural(*tokens as usize, "token"));
-        fit(
-            &format!(
-                "  lost call      {node} of model {model}: ended with its process, counted in full ({counted})"
-            ),
-            page.columns,
-        )
+        let price = usd.filter(|usd| usd.0 > 0).map(|usd| format!(", {}", dollars(usd.0)));
+        let counts = tokens.map(|tokens| {
+            let counted = format!("{}{}", plural(tokens as usize, "token"), price.unwrap_or_default());
+            format!("ended with its process, counted in full ({counted})")
+        });
+        let counts = counts.unwrap_or_else(|| "ended with its process; the provider may bill it".to_owned());
+        fit(&format!("  lost call      {node} of model {model}: {counts}"), page.columns)
     };
     let mut lines: Vec<String> = summary.lost_calls.iter().take(LOST_CALLS_MAX).map(line).collect();
     if summary.lost_calls.len() > LOST_CALLS_MAX {
