@@ -57,11 +57,11 @@ async fn render(os: &Ostler, client: &str, nodes: usize) {
 
 /// A system with a model that answers, and one that has no room.
 fn scripted(folder: &Path) -> OstlerBuilder {
-    let script = "rules:\n  - {when: {contains: much}, fail: overloaded}\n  \
+    let script = "rules:\n  - {when: {role: judge}, answer: {holds: true, why: fine}}\n  - {when: {contains: much}, fail: overloaded}\n  \
                   - {when: {}, text: hello, tokens: {input: 100, output: 20, cache_read: 60}}\n";
     std::fs::write(folder.join("script.yaml"), script).unwrap();
     let model = "provider = \"scripted\"\nfile = \"script.yaml\"\nprice = {input = 1.0, output = 2.0, cache_read = 0.5}\n";
-    let config = format!("[models.good]\n{model}[models.busy]\n{model}");
+    let config = format!("[models.good]\n{model}[models.busy]\n{model}[models.strict]\n{model}");
     std::fs::write(folder.join("ostler.toml"), config).unwrap();
     let config = Config::read(&folder.join("ostler.toml")).unwrap();
     Ostler::builder().data_dir(folder.join("data")).config(config)
@@ -71,6 +71,8 @@ async fn ask_models(os: &Ostler) {
     let nodes = json!([
         {"id": "a", "model": "good", "params": {"prompt": "hi"}},
         {"id": "b", "model": "good", "params": {"prompt": "hi again"}},
+        {"id": "d", "tool": "text.render", "params": {"template": "hi", "values": {}},
+         "contract": [{"method": "model", "spec": {"ask": "Is it a greeting?", "model": "strict"}}]},
         {"id": "c", "model": "busy", "params": {"prompt": "too much"}, "retries": 0},
     ]);
     let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
@@ -87,6 +89,7 @@ fn check_models(found: &BTreeMap<String, f64>) {
     assert_eq!(of_good("tokens_total", r#",direction="input""#), 200.0);
     assert_eq!(of_good("tokens_total", r#",direction="cached""#), 120.0);
     assert_eq!(of_good("tokens_total", r#",direction="output""#), 40.0);
+    assert_eq!(found[r#"ostler_model_verdicts_total{model="strict",verdict="holds"}"#], 1.0);
     // 40 tokens at 1 $, 60 at 0.50 $ and 20 at 2 $, per million.
     assert_eq!(of_good("nano_usd_total", ""), 2.0 * (40_000.0 + 30_000.0 + 40_000.0));
     assert_eq!(of_good("seconds_count", ""), 2.0);

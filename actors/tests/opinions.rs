@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{plan, states, submit, system};
 use ostler_actors::{Answer, Submission, System};
 use ostler_drivers::model::{Models, ModelsConfig};
-use ostler_kernel::event::{Event, HumanRequestKind, Outcome};
+use ostler_kernel::event::{Event, HumanRequestKind, Outcome, ResultJudged};
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Journal, ModelCall, Seq, StreamId};
 use ostler_kernel::run::RunStatus;
@@ -88,6 +88,63 @@ rules:
     let run = submit(&world.system, asks(json!({"ask": "Is it polite?", "model": "other"}))).await;
     assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded, "{:?}", world.failures(run));
     assert_eq!(world.calls(run), [(1, "other".to_owned(), 10)], "the attempt pays for the call");
+    world.system.shutdown().await;
+}
+
+/// Rule, model, precision, verdict and reason of each recorded verdict, with the tokens of the call in the record before it.
+fn verdicts(records: &[Event]) -> Vec<String> {
+    let judged = records.windows(2).filter_map(|pair| match pair {
+        [Event::ModelCalled { node, attempt, call }, Event::ResultJudged(judged)] => {
+            assert_eq!((node, *attempt), (&judged.node, judged.attempt), "the call is that of the attempt");
+            let ResultJudged { rule, model, precision, holds, why, .. } = &**judged;
+            Some(format!(
+                "{attempt}: contract[{rule}] {model} {precision:?} {holds} {why:?}, {}",
+                call.input_tokens
+            ))
+        }
+        _ => None,
+    });
+    judged.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_verdict_has_a_record_behind_that_of_its_call() {
+    let script = r#"
+rules:
+  - when: {role: judge, contains: "Is it long?", ordinal: 1}
+    answer: {holds: false, why: " one word "}
+    tokens: {input: 8, output: 3}
+  - when: {role: judge, contains: "Is it long?"}
+    answer: {holds: true, why: ""}
+    tokens: {input: 9, output: 3}
+  - when: {role: judge}
+    answer: {holds: true, why: fine}
+    tokens: {input: 7, output: 3}
+  - when: {node: a}
+    text: hello
+    tokens: {input: 5, output: 1}
+"#;
+    let world = World::new(script).await;
+    let contract = json!([
+        {"method": "schema"},
+        {"method": "model", "p": 0.9, "spec": {"ask": "Is it polite?", "model": "other"}},
+        {"method": "model", "spec": "Is it long?"},
+    ]);
+    let node = json!({"id": "a", "model": "default", "params": {"prompt": "Write."}, "retries": 1, "contract": contract});
+    let run = submit(&world.system, json!({"id": "p", "policy": {"backoff_base": 0}, "nodes": [node]})).await;
+    assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded, "{:?}", world.failures(run));
+    let records = world.records(run);
+    let expected = [
+        r#"1: contract[1] other Some(0.9) true "fine", 7"#,
+        r#"1: contract[2] default None false "one word", 8"#,
+        r#"2: contract[1] other Some(0.9) true "fine", 7"#,
+        r#"2: contract[2] default None true "", 9"#,
+    ];
+    assert_eq!(verdicts(&records), expected);
+    let view = world.system.view(run, None).await.unwrap();
+    let shown: Vec<(u32, u32)> =
+        view.figures.judged["a"].iter().map(|judged| (judged.verdict.attempt, judged.verdict.rule)).collect();
+    assert_eq!(shown, [(2, 1), (2, 2)], "verdicts on the last attempt");
     world.system.shutdown().await;
 }
 

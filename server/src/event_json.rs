@@ -92,6 +92,10 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
             "candidate_kept",
             body!(refused: node, attempt, why; "artifact": refused.output.artifact, "bytes": refused.output.bytes),
         ),
+        E::ResultJudged(judged) => (
+            "result_judged",
+            body!(judged: node, attempt, rule, model, precision, holds, why; "method": "model"),
+        ),
         E::Retracted(retraction) => ("retracted", retraction_json(retraction)),
         E::RetractionCarriedOut { client, retraction } => {
             ("retraction_carried_out", body!(client, retraction))

@@ -6,7 +6,7 @@ use ostler_actors::{ApprovalId, RateWait, RecoveryPreview, RunStatusView, RunVie
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::{HumanRequestKind, Output, Parent};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
-use ostler_kernel::plan::{Node, TEST_TOOL};
+use ostler_kernel::plan::{MODEL_DEFAULT, Node, TEST_TOOL};
 use ostler_kernel::policy::{FinalAnswer, View};
 use ostler_kernel::port::{RunRow, RunRowStatus};
 use ostler_kernel::run::{
@@ -16,9 +16,9 @@ use serde::Deserialize;
 
 use crate::problem::Problem;
 use crate::wire::{
-    AnswerView, CallBudgetView, CarriedApprovalView, DiagnosisView, ListView, LostCallView, ParentView,
-    RateWaitView, ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary, UndoView, WaitView, Waiting,
-    WaitingBelow, word,
+    AnswerView, CallBudgetView, CarriedApprovalView, DiagnosisView, JudgedResultView, ListView, LostCallView,
+    ParentView, RateWaitView, ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary, UndoView,
+    WaitView, Waiting, WaitingBelow, word,
 };
 
 /// Runs below a run whose questions its page shows.
@@ -29,10 +29,23 @@ pub(crate) async fn current(system: &System, view: &RunView) -> Result<Summary, 
     let call_budget = system.call_account(view)?.map(CallBudgetView::from);
     let lost_calls = match &call_budget {
         Some(_) => system.lost_calls(view)?.into_iter().map(LostCallView::from).collect(),
-        None => Vec::new(),
+        None => lost_attempts(view, system.ahead(view).as_ref()),
     };
     let waiting_below = asking_below(system, view.opened.run).await;
     Ok(Summary { call_budget, lost_calls, waiting_below, ..without_account(system, view)? })
+}
+
+/// Calls that were lost with a process, of a run whose calls have no budget: attempts of nodes that call a model, made again or
+/// to be made again, without a record of a call.
+fn lost_attempts(view: &RunView, ahead: Option<&RecoveryPreview>) -> Vec<LostCallView> {
+    let lost = &view.figures.lost;
+    let is_cut = |node: &&NodeId| ahead.is_some_and(|ahead| ahead.again.contains(*node));
+    let nodes = lost.repeated.iter().chain(lost.open.iter().filter(is_cut));
+    let call = |node: &NodeId| {
+        let model = view.run.node(node)?.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
+        Some(LostCallView { node: node.to_string(), model, tokens: None, usd: None })
+    };
+    nodes.filter_map(call).collect()
 }
 
 /// The questions in runs below a run that it waits for. A run that cannot be read hides no other.
@@ -163,6 +176,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         budget: view.run.terms().budget,
         call_budget: None,
         lost_calls: Vec::new(),
+        verdicts: view.figures.judged.values().flatten().map(JudgedResultView::from).collect(),
         parent,
         client: view.opened.client.to_string(),
         agent: view.opened.agent.to_string(),

@@ -119,3 +119,25 @@ fn a_call_that_a_kill_cut_off_is_named_with_what_it_counts() {
     let counted = |of: &Value| of.as_u64().unwrap();
     assert!(counted(&summary["call_budget"]["tokens"]["spent"]) > counted(&lost["tokens"]), "{summary}");
 }
+
+#[test]
+fn a_call_without_a_budget_that_a_kill_cut_off_is_named() {
+    let world = World::new();
+    world.file("model.yaml", &thinker("2s"));
+    let ask = "ask look --model scripted:model.yaml --mode reflect --workspace work --yes";
+    let mut run = world.start(ask);
+    run.until("opened");
+    let begun =
+        || world.ostler("events @last --json").lines().iter().any(|line| line["kind"] == "call_begun");
+    until("the call is being made", begun);
+    let lost = || world.ostler("show @last --json").lines()[0]["lost_calls"].clone();
+    assert_eq!(lost(), Value::Null, "a call that is being made is not lost");
+    run.signal("KILL");
+    run.end();
+    let told = "lost call      plan.1 of model scripted: ended with its process; the provider may bill it";
+    world.ostler("show @last").exits(0).says(told);
+    let resumed =
+        world.ostler("resume @last --model scripted:model.yaml").exits(0).says("all is well").says(told);
+    assert_eq!(resumed.out.matches("lost call").count(), 1, "{}", resumed.out);
+    assert_eq!(lost(), serde_json::json!([{"node": "plan.1", "model": "scripted"}]));
+}

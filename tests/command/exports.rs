@@ -114,6 +114,39 @@ fn the_judges_of_an_exported_plan_answer_again() {
     again.says("4 calls of models written");
 }
 
+#[test]
+fn a_verdict_names_its_model_and_its_call() {
+    let world = World::new();
+    let plan = JUDGED.replace(
+        "method: model, spec: {ask: \"Is it loud?\"}",
+        "method: model, p: 0.8, spec: {ask: \"Is it loud?\"}",
+    );
+    world.file("plan.yaml", &plan).file("script.yaml", JUDGED_SCRIPT);
+    world.file("ostler.toml", "[models.default]\nprovider = \"scripted\"\nfile = \"script.yaml\"\n");
+    world.ostler("run plan.yaml --config ostler.toml").exits(0);
+    let shown = world.ostler("show @last").exits(0);
+    shown
+        .says("judged         first holds: contract[0], by model default (")
+        .says("judged         second holds: contract[0], p 0.8, by model default (");
+    let summary = world.ostler("show @last --json").lines()[0].clone();
+    let verdict = &summary["verdicts"][2];
+    assert_eq!(
+        (&verdict["node"], &verdict["method"], &verdict["precision"], &verdict["holds"], &verdict["why"]),
+        (&"second".into(), &"model".into(), &0.8.into(), &true.into(), &"it is".into()),
+        "{summary}"
+    );
+    assert_eq!(verdict["call"]["model"], "default");
+    let explained = world.ostler("explain @last second --json").exits(0).lines()[0].clone();
+    let record = explained["verdicts"][0]["call"]["record"].as_u64().unwrap();
+    let called = world.ostler("events @last --json").exits(0).lines();
+    let called = called.iter().find(|line| line["seq"] == record).unwrap();
+    assert_eq!((&called["kind"], &called["body"]["node"]), (&"model_called".into(), &"second".into()));
+    world
+        .ostler("explain @last second")
+        .exits(0)
+        .says(&format!("contract[0], p 0.8 holds, judged by model default: it is (attempt 1; call: record {record}, scripted, "));
+}
+
 /// A step reads a file that is not there, and the micro-planner names another.
 const PATCHED: &str = r#"
 roles:

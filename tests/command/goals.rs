@@ -248,3 +248,39 @@ fn a_plan_is_shown_with_what_it_may_cost() {
     ask("nreflect:2", "--plan-only")
         .says("models: 2 calls (reflect) of scripted, 1 call (answer) of scripted; ");
 }
+
+/// A step fails for good, and the model that is asked to repair it contradicts itself.
+const UNREPAIRED: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [{id: read, tool: fs.read, params: {path: none.md}, refs: [], after: [], why: null}]}
+  micro:
+    - answer: {decision: retry, tool: fs.read, params: null, refs: null}
+  reflect:
+    - answer: {decision: conclude, verdict: "nothing was read", next: null, cancel: []}
+"#;
+
+#[test]
+fn a_repair_that_was_refused_is_a_note_in_words() {
+    let world = World::new();
+    world.file("unrepaired.yaml", UNREPAIRED);
+    let ask = "ask look --model scripted:unrepaired.yaml --mode reflect --workspace work --yes --answer off";
+    let told = "the model was asked to repair read, and its answer was not usable: F03 tool: contradicts the decision";
+    let ended =
+        world.ostler(ask).exits(0).says("answer (partial, ungrounded):").says(&format!("note: {told}"));
+    assert!(!ended.out.contains("incomplete"), "{}", ended.out);
+    world.ostler(&format!("{ask} --quiet")).exits(0).complains(&format!("note: {told}"));
+}
+
+#[test]
+fn a_script_that_cannot_be_used_is_told_once_and_by_its_option() {
+    let world = World::new();
+    world.file("bad.yaml", "roles: [");
+    for (file, told) in [("none.yaml", "cannot read: No such file"), ("bad.yaml", "")] {
+        let ended =
+            world.ostler(&format!("ask look --model scripted:{file} --workspace work --yes")).exits(2);
+        let ended = ended.complains("error: --model: ").complains(told);
+        assert_eq!(ended.err.matches(file).count(), 1, "{}", ended.err);
+        assert!(!ended.err.contains("models."), "{}", ended.err);
+    }
+}

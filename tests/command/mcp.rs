@@ -244,3 +244,43 @@ fn over_http_without_a_token_nobody_gets_more_than_any_program() {
     world.ostler("mcp serve --http 127.0.0.1:0 --token-env NO_SUCH").exits(2).complains("NO_SUCH is not set");
     world.ostler("mcp serve --token-env HOME").exits(2);
 }
+
+/// Finds the one tool of a server that no prompt lists.
+const FINDS: &str = r#"
+latency: 1s
+rules:
+  - when: {role: planner, contains: "Tools found for \"reserve a table\":\n- mcp.x.book("}
+    answer: {answer: null, missing: null, search: null, steps: [{id: table, tool: mcp.x.book, params: {text: booked}, refs: [], after: [], why: null}]}
+  - when: {role: planner}
+    answer: {answer: null, missing: null, search: "reserve a table", steps: []}
+  - when: {role: reflect}
+    answer: {decision: conclude, verdict: "a table is booked", next: null, cancel: []}
+"#;
+
+#[test]
+fn a_goal_searches_among_many_tools_and_a_killed_process_searches_no_second_time() {
+    let world = world("has_many_tools", "impact = 0", "book");
+    world.file("finds.yaml", FINDS);
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
+    let ask = "ask count-the-notes --model scripted:finds.yaml --mode reflect --yes --answer off --workspace work --config ostler.toml";
+    let mut run = world.start(ask);
+    run.until("plan version 2");
+    run.signal("KILL");
+    run.end();
+    let resume = "resume @last --model scripted:finds.yaml --config ostler.toml";
+    world.ostler(resume).exits(0).says("a table is booked");
+    let events = world.ostler("events @last --json --config ostler.toml").exits(0).lines();
+    let of = |kind: &str, node: &str| {
+        let is_it = |line: &&serde_json::Value| line["kind"] == kind && line["body"]["node"] == node;
+        events.iter().filter(is_it).count()
+    };
+    assert_eq!(
+        (of("attempt_intent", "plan.1"), of("attempt_result", "plan.1")),
+        (1, 1),
+        "the search was recorded"
+    );
+    assert_eq!(of("attempt_result", "table"), 1);
+    world.ostler("show @last --config ostler.toml").exits(0).says("plan.1").says("plan.2").says("table");
+    let why = world.ostler("explain @last plan.1 --config ostler.toml").exits(0);
+    why.says("searched for tools: reserve a table");
+}

@@ -177,7 +177,7 @@ async fn judge(
     }
     // Last, because a model costs more than a broken test.
     for question in models {
-        let asked = model_judge::ask(executor, caller, &node.id, &question, value, log);
+        let asked = model_judge::ask(executor, caller, node, &question, value, log);
         Box::pin(log.lending(asked)).await?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ostler_kernel::event::{Event, Failure};
+use ostler_kernel::event::{Event, Failure, ResultJudged};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{
     AttemptLog, BoxFuture, CallGrant, ModelCall, ModelTurn, ModelTurnEnd, PricedCall, RUN_JUDGE, StreamId,
@@ -30,6 +30,7 @@ pub(crate) struct CallBill {
     /// Number of the attempt of the budget's node.
     attempt: u32,
     ended: Mutex<Vec<ModelCall>>,
+    verdicts: Mutex<Vec<(usize, ResultJudged)>>,
 }
 
 impl CallBill {
@@ -53,7 +54,7 @@ impl CallBill {
             node: node.unwrap_or_else(|| RUN_JUDGE.into()),
             shortfall: Mutex::default(),
         };
-        CallBill { budget, turns, attempt, ended: Mutex::default() }
+        CallBill { budget, turns, attempt, ended: Mutex::default(), verdicts: Mutex::default() }
     }
 
     /// Writes a call down at once: whoever is to report it may die before.
@@ -65,10 +66,18 @@ impl CallBill {
         }
     }
 
+    /// Keeps the verdict of the call that ended last.
+    pub(crate) fn judged(&self, verdict: ResultJudged) {
+        let calls = lock(&self.ended).len();
+        lock(&self.verdicts).push((calls, verdict));
+    }
+
     /// The calls so far, for the records of the run.
     pub(crate) fn take(&self) -> ModelCalls {
         let shortfall = lock(&self.budget.shortfall).take();
-        ModelCalls { ended: std::mem::take(&mut *lock(&self.ended)), shortfall, rung: None, refused: None }
+        let (ended, verdicts) =
+            (std::mem::take(&mut *lock(&self.ended)), std::mem::take(&mut *lock(&self.verdicts)));
+        ModelCalls { ended, verdicts, shortfall, rung: None, refused: None }
     }
 }
 

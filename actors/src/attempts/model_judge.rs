@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_kernel::contract::{JUDGED_BYTES_MAX, ModelQuestion};
-use ostler_kernel::event::Failure;
+use ostler_kernel::event::{Failure, ResultJudged};
 use ostler_kernel::gate::Denial;
-use ostler_kernel::id::NodeId;
-use ostler_kernel::plan::Tools;
+use ostler_kernel::plan::{Node, Tools};
 use ostler_kernel::port::{
     AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, ModelCall, ModelTurn, ModelTurnEnd, PricedCall,
 };
@@ -26,7 +25,7 @@ use crate::storage::results::invalid;
 const JUDGE: &str = "judge";
 
 /// Asks a model about the result of `node`. The call passes the gate like any other; its time and its tokens are those of
-/// the attempt.
+/// the attempt, and its verdict is recorded with the result.
 ///
 /// # Errors
 ///
@@ -34,7 +33,7 @@ const JUDGE: &str = "judge";
 pub(super) async fn ask(
     executor: &Executor,
     caller: &Caller,
-    node: &NodeId,
+    node: &Node,
     question: &ModelQuestion,
     value: &Value,
     log: &Arc<AttemptJournal>,
@@ -59,7 +58,7 @@ pub(super) async fn ask(
     let key = lineage::hash("aos/judge/1", &[question.ask.as_bytes(), result.as_str().as_bytes()]);
     let gated = Recorder::of(log).permit(&name, params.into(), key).await;
     let (tool, permit) = gated.map_err(|denial| {
-        tracing::warn!(%node, tool = name, code = denial.code.as_str(), why = denial.operator, "a judge is denied");
+        tracing::warn!(node = %node.id, tool = name, code = denial.code.as_str(), why = denial.operator, "a judge is denied");
         denied(rule, &name, &denial)
     })?;
     let context = CallContext {
@@ -68,7 +67,7 @@ pub(super) async fn ask(
         repeatable: true,
         origin: CallOrigin {
             role: JUDGE.to_owned(),
-            node: Some(node.clone()),
+            node: Some(node.id.clone()),
             ordinal: log.attempt(),
             refusals: 0,
         },
@@ -87,6 +86,11 @@ pub(super) async fn ask(
             return Err(failed(FailureCategory::Timeout, what));
         }
     };
+    if let Some((holds, why)) = question.said(&answer) {
+        let precision = node.contract.get(rule).and_then(|rule| rule.p);
+        let (node, attempt, model) = (node.id.clone(), log.attempt(), model.to_owned());
+        log.bill().judged(ResultJudged { node, attempt, rule: rule as u32, model, precision, holds, why });
+    }
     question.verdict(model, &answer).map_err(invalid)
 }
 

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Failure, Outcome, Output};
+use ostler_kernel::event::{Accounts, AttemptResult, Failure, Outcome, Output, ResultJudged};
 use ostler_kernel::ledger::Shortfall;
 use ostler_kernel::port::{CageRung, ModelCall};
 use ostler_kernel::run::FailureCategory;
@@ -21,10 +21,12 @@ pub(crate) struct Ended {
     pub(crate) model_calls: ModelCalls,
 }
 
-/// Calls of models of an attempt, the cage of its programs, and the output that its contract refused.
+/// Calls of models of an attempt with the verdicts of judges, the cage of its programs, and the output that its contract refused.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelCalls {
     pub(crate) ended: Vec<ModelCall>,
+    /// Verdicts on the result, each with the number of calls before it.
+    pub(crate) verdicts: Vec<(usize, ResultJudged)>,
     /// The last call that was not made because it did not fit the budget.
     pub(crate) shortfall: Option<Box<Shortfall>>,
     /// The lowest rung of its programs.

@@ -45,6 +45,7 @@ enum Count {
     Reuse { result: &'static str },
     EffectAvoided,
     Model(Box<ModelCall>),
+    Judged { model: String, holds: bool },
 }
 
 impl Count {
@@ -60,6 +61,10 @@ impl Count {
             Count::Reuse { result } => metric::NODE_REUSE.counter(recorder, [result.into()]),
             Count::EffectAvoided => metric::EFFECTS_AVOIDED.counter(recorder, []),
             Count::Model(call) => return add_call(&call, recorder),
+            Count::Judged { model, holds } => {
+                let verdict = if holds { "holds" } else { "broken" };
+                metric::MODEL_VERDICTS.counter(recorder, [model.into(), verdict.into()])
+            }
         };
         counter.increment(1);
     }
@@ -103,6 +108,9 @@ fn counts(kind: StreamKind, events: &[Event]) -> Vec<Count> {
             Event::ModelCalled { call, .. } if kind == StreamKind::Run => {
                 counts.push(Count::Model(call.clone()))
             }
+            Event::ResultJudged(judged) => {
+                counts.push(Count::Judged { model: judged.model.clone(), holds: judged.holds });
+            }
             Event::ReuseDecided(decided) => {
                 counts.push(Count::Reuse { result: decided.decision.word().unwrap_or("executed") });
                 if matches!(decided.decision, ReuseDecision::Reused(_)) {
@@ -132,7 +140,7 @@ impl JournalLayer for Counted {
 
 #[cfg(test)]
 mod tests {
-    use ostler_kernel::event::NodeTransition;
+    use ostler_kernel::event::{NodeTransition, ResultJudged};
     use ostler_kernel::id::NodeId;
     use ostler_kernel::run::NodeState;
 
@@ -145,7 +153,17 @@ mod tests {
             Event::NodeTransition(NodeTransition { node, version: 1, from, to, reason, attempt: 1 })
         };
         let exhausted = Event::RecoveryExhausted { node: NodeId::from("n"), level: 1, reason: String::new() };
+        let judged = ResultJudged {
+            node: NodeId::from("n"),
+            attempt: 1,
+            rule: 0,
+            model: "big".to_owned(),
+            precision: None,
+            holds: false,
+            why: String::new(),
+        };
         let events = [
+            Event::ResultJudged(Box::new(judged)),
             moved(TransitionReason::Retry, NodeState::Pending),
             exhausted,
             Event::ReplanAsked { for_contract: false },
@@ -153,6 +171,7 @@ mod tests {
         ];
         let recovery = |level, result| Count::Recovery { level, result };
         let expected = [
+            Count::Judged { model: "big".to_owned(), holds: false },
             Count::Transition { to: "pending", reason: "retry" },
             recovery("retry", "tried"),
             recovery("retry", "exhausted"),

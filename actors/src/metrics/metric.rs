@@ -193,6 +193,12 @@ pub const MODEL_NANO_USD: Metric = counter(
     &["model"],
     "Price of the calls of a model with a known price, in billionths of a US dollar: divide by 1e9.",
 );
+/// Verdicts of models on results.
+pub const MODEL_VERDICTS: Metric = counter(
+    "ostler_model_verdicts_total",
+    &["model", "verdict"],
+    "Verdicts of configured models on results, by rules of contracts: holds or broken.",
+);
 /// Verdicts of the gate.
 pub const GATE_VERDICTS: Metric = counter(
     "ostler_gate_verdicts_total",
@@ -302,7 +308,7 @@ pub const SPANS: Metric = counter(
 );
 
 /// Every metric.
-pub const ALL: [Metric; 42] = [
+pub const ALL: [Metric; 43] = [
     QUEUED_JOBS,
     DISPATCHED_JOBS,
     WAIT_SECONDS,
@@ -326,6 +332,7 @@ pub const ALL: [Metric; 42] = [
     MODEL_SECONDS,
     MODEL_FIRST_PIECE_SECONDS,
     MODEL_NANO_USD,
+    MODEL_VERDICTS,
     GATE_VERDICTS,
     GATE_SECONDS,
     CREDITS,

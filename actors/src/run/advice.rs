@@ -11,7 +11,7 @@ use ostler_kernel::lineage;
 use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
 use ostler_kernel::policy::{self, CallEnd, CallIntent, FaultyAnswer, JudgedPatch, Role, View};
 use ostler_kernel::port::{CallContext, CallOrigin, Finish, ToolResult};
-use ostler_kernel::run::{FailureCategory, Patch, RunInput};
+use ostler_kernel::run::{FailureCategory, Patch, ReportedCalls, RunInput};
 use ractor::ActorRef;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -152,7 +152,8 @@ impl RunDriver {
         let (node, attempt) = (intent.intent.node.clone(), intent.intent.attempt);
         let view = View::of(&self.run, now).filter(|view| policy::awaited_advice(*view).contains(&call));
         let Some((view, answer)) = view.zip(answer) else {
-            let called = self.run.record_calls(now, &node, attempt, calls, rung);
+            let reported = ReportedCalls { rung, ..calls.into() };
+            let called = self.run.record_calls(now, &node, attempt, reported);
             self.apply_effects(called);
             return;
         };
@@ -172,7 +173,7 @@ impl RunDriver {
             JudgedPatch::Skip => (None, 0, true),
             JudgedPatch::Faulty(faults) => {
                 if let Some(told) = &mut told {
-                    told.faults = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                    told.faults = policy::describe(&faults);
                 }
                 (None, faults.len() as u32, false)
             }
@@ -185,7 +186,7 @@ impl RunDriver {
             CallEnd { input_tokens, output_tokens, faults, is_skip, is_unmade: shortfall.is_some() },
             told,
         );
-        let called = self.run.record_calls(now, &node, attempt, calls, None);
+        let called = self.run.record_calls(now, &node, attempt, calls.into());
         self.apply_effects([vec![ended], called].concat());
         self.decide(match shortfall {
             Some(shortfall) => RunInput::AdviceOverBudget(node, shortfall),

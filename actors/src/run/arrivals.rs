@@ -9,7 +9,7 @@ use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::model_of_tool;
 use ostler_kernel::policy::Role;
 use ostler_kernel::port::ModelCall;
-use ostler_kernel::run::{Canceller, FailureCategory, Operation, RunInput, refused_candidate};
+use ostler_kernel::run::{Canceller, FailureCategory, Operation, ReportedCalls, RunInput, refused_candidate};
 use tokio::time::Instant;
 
 use super::deadlines::Deadline;
@@ -95,14 +95,16 @@ impl RunDriver {
             self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
-        let ModelCalls { ended: calls, shortfall, rung, refused } = std::mem::take(&mut ended.model_calls);
+        let ModelCalls { ended: calls, verdicts, shortfall, rung, refused } =
+            std::mem::take(&mut ended.model_calls);
         let is_short = matches!(&ended.outcome, Outcome::Failed(failure) if failure.category == FailureCategory::ResourceExhaustion);
         let shortfall = shortfall.filter(|_| is_short);
         self.learn_tokens(key, &calls);
         let now = self.services.journal.now();
         // Boxed: otherwise this rare future enlarges the future of every message.
         Box::pin(self.judge_answer(key, &mut ended, &calls, shortfall.as_deref())).await;
-        let called = self.run.record_calls(now, &key.node, key.attempt, calls, rung);
+        let reported = ReportedCalls { calls, verdicts, rung };
+        let called = self.run.record_calls(now, &key.node, key.attempt, reported);
         self.apply_effects(called);
         let kept =
             refused.and_then(|output| refused_candidate(&key.node, key.attempt, &ended.outcome, *output));

@@ -97,7 +97,7 @@ impl RunDriver {
         if run == self.opened.run {
             self.judges.run = JudgeState::Said(judgement, adherence);
             let now = self.services.journal.now();
-            let called = self.run.record_calls(now, &RUN_JUDGE.into(), JUDGED, calls, None);
+            let called = self.run.record_calls(now, &RUN_JUDGE.into(), JUDGED, calls.into());
             self.apply_effects(called);
         }
     }

@@ -52,7 +52,7 @@ impl RecordedCalls {
             !reports.contains(&key)
         });
         let now = services.journal.now();
-        let record = |(node, attempt, call)| run.record_calls(now, &node, attempt, vec![call], None);
+        let record = |(node, attempt, call)| run.record_calls(now, &node, attempt, vec![call].into());
         Ok(lost.into_iter().flat_map(record).collect())
     }
 }

@@ -7,7 +7,8 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Rule;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::{
-    AbandonedWork, Canceller, FoldedRun, Operation, ResolutionError, RunInput, refused_candidate,
+    AbandonedWork, Canceller, FoldedRun, Operation, ReportedCalls, ResolutionError, RunInput,
+    refused_candidate,
 };
 use serde_json::Value;
 
@@ -206,8 +207,9 @@ fn record(
     }
     let (FoldedRun { mut run, last, .. }, mut called) = open(services, &row)?;
     let now = services.journal.now();
-    let ModelCalls { ended: calls, rung, refused, .. } = ended.model_calls.clone();
-    called.extend(run.record_calls(now, &key.node, key.attempt, calls, rung));
+    let ModelCalls { ended: calls, verdicts, rung, refused, .. } = ended.model_calls.clone();
+    let reported = ReportedCalls { calls, verdicts, rung };
+    called.extend(run.record_calls(now, &key.node, key.attempt, reported));
     called.extend(
         refused.and_then(|output| refused_candidate(&key.node, key.attempt, &ended.outcome, *output)),
     );

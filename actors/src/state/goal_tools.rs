@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use ostler_kernel::gate::{GatePolicy, GatedTool};
 use ostler_kernel::plan::{ParamRef, SUB_AGENT_TOOL, model_of_tool};
-use ostler_kernel::policy::{GoalTerms, GoalTools, Reach, ToolTerms, shared_words, text_tokens, words};
+use ostler_kernel::policy::{
+    FOUND_TOOLS_MAX, GoalTerms, GoalTools, Reach, ToolTerms, fit, offer_tokens, shared_words, words,
+};
 use ostler_kernel::port::{Tool, ToolOffer};
 use serde_json::{Map, Value};
 
 use crate::state::toolbox::Toolbox;
 
 /// Most tools in a prompt. Of more, those are offered whose names and descriptions share most words with the goal and with what an
-/// earlier answer says is missing.
+/// earlier answer says is missing; models search for the others.
 pub(crate) const OFFERED_TOOLS_MAX: usize = 50;
 
 /// Patches of a step that the micro-planner may write.
@@ -52,6 +54,11 @@ impl RunTools {
         let index_tokens = offers.iter().map(offer_tokens).sum();
         RunTools { toolbox: Arc::clone(toolbox), terms, goal: goal.goal.clone(), offers, index_tokens }
     }
+
+    /// The tools in the order of their names.
+    fn in_scope(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.terms.keys().filter_map(|name| Some(self.toolbox.gated(name)?.tool()))
+    }
 }
 
 impl GoalTools for RunTools {
@@ -73,36 +80,46 @@ impl GoalTools for RunTools {
     fn offers(&self, missing: Option<&str>) -> Cow<'_, [ToolOffer]> {
         match missing {
             Some(missing) if self.terms.len() > OFFERED_TOOLS_MAX => {
-                let tools = self.terms.keys().filter_map(|name| Some(self.toolbox.gated(name)?.tool()));
-                Cow::Owned(best_offers(tools.collect(), &words(&format!("{} {missing}", self.goal))))
+                let wanted = words(&format!("{} {missing}", self.goal));
+                Cow::Owned(best_offers(self.in_scope().collect(), &wanted))
             }
             Some(_) | None => Cow::Borrowed(&self.offers),
         }
     }
+
+    fn left_out(&self) -> usize {
+        self.terms.len() - self.offers.len()
+    }
+
+    fn search(&self, searched: &str) -> Vec<ToolOffer> {
+        let wanted = words(searched);
+        let rank = |tool: &Arc<dyn Tool>| fit(&wanted, &indexed(tool));
+        let fitting = self.in_scope().map(|tool| (rank(tool), tool)).filter(|(rank, _)| *rank > 0);
+        let mut fitting: Vec<(usize, &Arc<dyn Tool>)> = fitting.collect();
+        // Stable: of equals, the first by name.
+        fitting.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
+        fitting.into_iter().take(FOUND_TOOLS_MAX).map(|(_, tool)| offer(tool)).collect()
+    }
 }
 
-/// Tokens of an offer in a prompt. Planners get the parameters twice: in a line for each tool, and in the schema of the answer.
-fn offer_tokens(offer: &ToolOffer) -> u64 {
-    let params = 2 * text_tokens(&offer.params.to_string());
-    text_tokens(&offer.name) + text_tokens(&offer.description) + params
+/// Index entry of a tool: its name and its line.
+fn indexed(tool: &Arc<dyn Tool>) -> String {
+    format!("{} {}", tool.spec().name, tool.spec().description)
+}
+
+fn offer(tool: &Arc<dyn Tool>) -> ToolOffer {
+    let spec = tool.spec();
+    let (name, description) = (spec.name.clone(), spec.description.clone());
+    ToolOffer { name, description, params: spec.params.clone() }
 }
 
 /// Offers in the order of their names, so that prompts of one system begin alike.
 fn best_offers(mut tools: Vec<&Arc<dyn Tool>>, wanted: &[String]) -> Vec<ToolOffer> {
     if tools.len() > OFFERED_TOOLS_MAX {
-        let rank = |tool: &Arc<dyn Tool>| {
-            let spec = tool.spec();
-            std::cmp::Reverse(shared_words(wanted, &format!("{} {}", spec.name, spec.description)))
-        };
-        tools.sort_by_cached_key(|tool| rank(tool));
+        tools.sort_by_cached_key(|tool| std::cmp::Reverse(shared_words(wanted, &indexed(tool))));
         tools.truncate(OFFERED_TOOLS_MAX);
         tools.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
     }
-    let offer = |tool: &Arc<dyn Tool>| {
-        let spec = tool.spec();
-        let (name, description) = (spec.name.clone(), spec.description.clone());
-        ToolOffer { name, description, params: spec.params.clone() }
-    };
     tools.into_iter().map(offer).collect()
 }
 

@@ -11,6 +11,7 @@ use ostler_kernel::gate::{
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{BadParam, Effect, Idempotency, Kind, MODEL_DEFAULT, Node, ToolDefaults, Tools};
+use ostler_kernel::policy::SEARCH_TOOL;
 use ostler_kernel::port::{Tool, WorkspaceUse};
 use ostler_kernel::run::executable_digest;
 use serde_json::{Map, Value};
@@ -64,6 +65,9 @@ pub enum ToolboxError {
     /// A tool's name is malformed.
     #[error("{0:?} is no name of a tool: 1 to {NAME_BYTES_MAX} bytes, without control characters")]
     Name(String),
+    /// A tool has the name by which models search for tools.
+    #[error("a tool cannot be called {SEARCH_TOOL}: models search for tools by this name; rename the tool")]
+    Reserved,
     /// A tool's parameter schema is invalid.
     #[error("the parameters of tool {tool} are not described by a JSON Schema: {error}")]
     Schema {
@@ -82,6 +86,9 @@ impl Toolbox {
             let name = tool.spec().name.clone();
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
                 return Err(ToolboxError::Name(name.chars().take(NAME_BYTES_MAX).collect()));
+            }
+            if name == SEARCH_TOOL {
+                return Err(ToolboxError::Reserved);
             }
             let gated =
                 GatedTool::new(tool).map_err(|error| ToolboxError::Schema { tool: name.clone(), error })?;

@@ -38,7 +38,9 @@ pub(super) fn result(
             return Err(invalid("a content filter of the provider removed the answer".to_owned()));
         }
         Finish::Length if !matches!(wanted, Wanted::Text) => {
-            return Err(invalid(format!("cut at {max_tokens} tokens; raise max_output_tokens")));
+            return Err(invalid(format!(
+                "cut at {max_tokens} tokens; raise max_output_tokens of the call, or of [models.{by}]"
+            )));
         }
         Finish::Unknown if matches!(wanted, Wanted::Calls(_)) && !completion.tool_calls.is_empty() => {
             return Err(invalid("the provider does not say that the answer is complete".to_owned()));

@@ -98,6 +98,22 @@ fn well() {
     serve(&Server { tools, call })
 }
 
+/// Sixty tools that count notes, and one that books a table.
+#[test]
+#[ignore = "a server"]
+fn has_many_tools() {
+    let tools = || {
+        let tool = |name: &str, description: &str| {
+            let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+            json!({"name": name, "description": description, "inputSchema": schema})
+        };
+        let counts = (0..60).map(|number| tool(&format!("count{number:02}"), "Counts the notes"));
+        let tools: Vec<Value> = counts.chain([tool("book", "Books a table in a restaurant")]).collect();
+        json!({"tools": tools})
+    };
+    serve(&Server { tools, call })
+}
+
 #[test]
 #[ignore = "a server"]
 fn dies_in_a_call() {

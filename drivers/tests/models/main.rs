@@ -10,6 +10,7 @@ mod config;
 mod failures;
 mod guide;
 mod judge;
+mod over_http;
 mod probes;
 mod real;
 mod real_server;

@@ -125,7 +125,12 @@ async fn a_real_server_reports_its_limits() {
     check("wrong", json!({"prompt": "x"}), "structural: model wrong: not_found (status 404)").await;
     let cut = json!({"prompt": "Count to 100 in words, as a JSON list.", "max_output_tokens": 2,
         "schema": {"type": "object", "required": ["list"], "properties": {"list": {"type": "array", "items": {"type": "string"}, "minItems": 50}}}});
-    check("default", cut, "invalid_output: cut at 2 tokens; raise max_output_tokens").await;
+    check(
+        "default",
+        cut,
+        "invalid_output: cut at 2 tokens; raise max_output_tokens of the call, or of [models.default]",
+    )
+    .await;
     let unknown = json!({"prompt": "x", "schema": {"type": "no such type"}});
     check("default", unknown, "structural: schema: no JSON Schema at \"/type\"").await;
 }

@@ -62,7 +62,10 @@ async fn a_recorded_model_answers_as_it_did() {
     let cut =
         with(with(ask("Plan how to make tea, in JSON."), "schema", schema), "max_output_tokens", json!(3));
     let shown = world.shown("default", cut).await;
-    assert_eq!(shown, "invalid_output: cut at 3 tokens; raise max_output_tokens");
+    assert_eq!(
+        shown,
+        "invalid_output: cut at 3 tokens; raise max_output_tokens of the call, or of [models.default]"
+    );
     let long = world.shown("default", ask(&"word ".repeat(5_000))).await;
     assert!(long.starts_with("resource_exhaustion: model default: context_too_long (status 400)"), "{long}");
 }

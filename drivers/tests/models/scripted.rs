@@ -70,7 +70,9 @@ async fn answers_come_by_role_and_ordinal() {
         "planner",
         3,
         schema(),
-        expect!["invalid_output: cut at 50 tokens; raise max_output_tokens"],
+        expect![
+            "invalid_output: cut at 50 tokens; raise max_output_tokens of the call, or of [models.default]"
+        ],
     )
     .await;
     check(

@@ -14,6 +14,8 @@ pub(crate) enum Reply {
     Bytes(Vec<u8>),
     /// Sends these bytes one at a time.
     Slowly(Vec<u8>),
+    /// Sends these pieces one at a time.
+    Pieces(Vec<Vec<u8>>),
     /// Sends these bytes, then keeps the connection open and silent.
     Holds(Vec<u8>),
     /// Sends the first bytes, then the others again and again, as fast as they are read.
@@ -101,6 +103,16 @@ fn is_whole(request: &[u8]) -> bool {
     body.len() >= length.map_or(0, |length| length.trim().parse().unwrap())
 }
 
+async fn send_pieces(stream: &mut TcpStream, pieces: &[Vec<u8>], sent: &AtomicUsize) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    for piece in pieces {
+        stream.write_all(piece).await?;
+        sent.fetch_add(piece.len(), Ordering::Relaxed);
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
 async fn answer(
     mut stream: TcpStream,
     reply: Reply,
@@ -115,12 +127,10 @@ async fn answer(
     match reply {
         Reply::Bytes(bytes) => send(&mut stream, &bytes).await?,
         Reply::Slowly(bytes) => {
-            stream.set_nodelay(true)?;
-            for byte in bytes {
-                send(&mut stream, &[byte]).await?;
-                tokio::task::yield_now().await;
-            }
+            let bytes: Vec<Vec<u8>> = bytes.into_iter().map(|byte| vec![byte]).collect();
+            send_pieces(&mut stream, &bytes, sent).await?;
         }
+        Reply::Pieces(pieces) => send_pieces(&mut stream, &pieces, sent).await?,
         Reply::Holds(bytes) => {
             send(&mut stream, &bytes).await?;
             // The client sends nothing more, so reading ends when it closes.

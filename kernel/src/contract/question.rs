@@ -13,7 +13,7 @@ pub const QUESTION_BYTES_MAX: usize = 16 * 1024;
 /// Largest result that a model judges, in bytes of canonical JSON. A part of a result would be judged as if it were all.
 pub const JUDGED_BYTES_MAX: usize = 256 * 1024;
 
-/// Longest reason of a model in a failure, in bytes.
+/// Longest reason of a model in a record or failure, in bytes.
 const WHY_BYTES_MAX: usize = 2048;
 
 /// Role of the model that judges results.
@@ -89,19 +89,24 @@ impl ModelQuestion {
     /// The model's reason why the result does not hold, or a sentence about an answer that is no verdict.
     pub fn verdict(&self, model: &str, answer: &Value) -> Result<(), String> {
         let rule = self.rule;
-        let (Some(holds), Some(why)) = (answer["holds"].as_bool(), answer["why"].as_str()) else {
-            return Err(format!("contract[{rule}]: model {model} gives no verdict {{holds, why}}"));
-        };
-        if holds {
-            return Ok(());
+        match self.said(answer) {
+            None => Err(format!("contract[{rule}]: model {model} gives no verdict {{holds, why}}")),
+            Some((true, _)) => Ok(()),
+            Some((false, why)) => {
+                let shown = if why.is_empty() { "no reason given" } else { &why };
+                Err(format!("contract[{rule}]: model {model} judges that it does not hold: {shown}"))
+            }
         }
-        let shown = why.trim();
-        let shown = match beginning(shown, WHY_BYTES_MAX) {
-            "" => "no reason given".to_owned(),
-            whole if whole.len() == shown.len() => shown.to_owned(),
+    }
+
+    /// The verdict in an answer of the model, true if the result holds, and the reason, cut to a limit. `None`: no verdict.
+    pub fn said(&self, answer: &Value) -> Option<(bool, String)> {
+        let (holds, why) = (answer["holds"].as_bool()?, answer["why"].as_str()?.trim());
+        let shown = match beginning(why, WHY_BYTES_MAX) {
+            whole if whole.len() == why.len() => why.to_owned(),
             begin => format!("{begin}…"),
         };
-        Err(format!("contract[{rule}]: model {model} judges that it does not hold: {shown}"))
+        Some((holds, shown))
     }
 }
 

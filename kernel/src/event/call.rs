@@ -51,6 +51,26 @@ pub struct ModelExchanged {
     pub call: ModelCall,
 }
 
+/// Record of [`Event::ResultJudged`](super::Event::ResultJudged): the verdict of a model on a result, by a rule of the node's
+/// contract.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultJudged {
+    /// The node.
+    pub node: NodeId,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// Index of the rule in the contract.
+    pub rule: u32,
+    /// Name of the model in the configuration.
+    pub model: String,
+    /// Probability that an accepted result is right, as the rule says; `None`: unknown.
+    pub precision: Option<f64>,
+    /// True if the result holds.
+    pub holds: bool,
+    /// The model's reason; of bounded length, and possibly empty.
+    pub why: String,
+}
+
 impl CallReserved {
     /// What an account has used after this record, if the call never ends.
     #[must_use]

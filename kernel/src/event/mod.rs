@@ -30,7 +30,7 @@ pub use attempt::{
     Outcome, Output, RefusedOutput, StepIntent, StepKey, StepResult,
 };
 pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
-pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
+pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged, ResultJudged};
 pub use fork::Forked;
 pub use person::{
     AnswerVerdict, ApprovalCarried, ApprovalKept, ApprovalVoid, HumanAnswer, HumanRequest, HumanRequestKind,
@@ -412,4 +412,7 @@ pub enum Event {
     },
     /// An approval of the repeated run answers a question about the same material: no person is asked again. Follows the question.
     ApprovalCarried(Box<ApprovalCarried>),
+    /// A model judged the result of an attempt by a rule of the node's contract. Just behind the record of the judging call, before
+    /// the result of the attempt.
+    ResultJudged(Box<ResultJudged>),
 }

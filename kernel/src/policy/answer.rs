@@ -4,6 +4,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use super::tool_search::{SEARCH_TOOL, search_words};
 use super::{Role, conditions};
 use crate::id::NodeId;
 use crate::json::Json;
@@ -30,6 +31,15 @@ impl Answer {
             Role::Micro | Role::Answer => None,
         }
     }
+
+    /// The words of a search for tools; `None` for any other answer.
+    pub(super) fn search(&self) -> Option<String> {
+        match self {
+            Answer::Planned(plan) => plan.search.as_deref().map(search_words),
+            Answer::Thought(turn) => turn.search(),
+            Answer::Reflected(_) | Answer::Observed(_) => None,
+        }
+    }
 }
 
 /// Answer of a planner.
@@ -37,6 +47,9 @@ impl Answer {
 pub(super) struct Planned {
     pub(super) answer: Option<String>,
     pub(super) missing: Option<String>,
+    /// Words for tools that the prompt does not list; nothing else is meant then.
+    #[serde(default)]
+    pub(super) search: Option<String>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -143,8 +156,27 @@ impl Thought {
         self.text.as_deref().filter(|text| self.calls.is_empty() && !text.is_empty())
     }
 
-    /// The calls of the turn `think.K` as steps `call.K.1`, `call.K.2` and so on.
+    /// The words of the calls that search for tools; `None` without such a call.
+    pub(super) fn search(&self) -> Option<String> {
+        let mut searches = self.calls.iter().filter(|call| call.tool == SEARCH_TOOL).peekable();
+        searches.peek()?;
+        let words = searches.filter_map(|call| call.params.get("words")?.as_str());
+        Some(search_words(&words.collect::<Vec<_>>().join(" ")))
+    }
+
+    /// True if the turn asks for work.
+    pub(super) fn works(&self) -> bool {
+        !self.calls.is_empty() && self.search().is_none()
+    }
+
+    /// The calls of the turn `think.K` as steps `call.K.1`, `call.K.2` and so on. A turn that searches has none: the calls beside a
+    /// search are not made.
     pub(super) fn steps(&self, turn: &NodeId) -> Vec<Step> {
+        if self.works() { self.calls_as_steps(turn) } else { Vec::new() }
+    }
+
+    /// Every call as a step, searches among them.
+    pub(super) fn calls_as_steps(&self, turn: &NodeId) -> Vec<Step> {
         let number = turn.as_str().strip_prefix("think.").unwrap_or_default();
         let step = |(at, call): (usize, &ToolCall)| Step {
             id: NodeId::from(format!("call.{number}.{}", at + 1).as_str()),

@@ -6,9 +6,16 @@ use super::{Role, STEPS_MAX};
 use crate::port::ToolOffer;
 
 /// Schema of a role's answer; `None` for turns, which have the provider's own form of calls.
-pub(super) fn schema_of(role: Role, offers: &[ToolOffer]) -> Option<Value> {
+/// `may_search`: a planner may ask for tools by words instead.
+pub(super) fn schema_of(role: Role, offers: &[ToolOffer], may_search: bool) -> Option<Value> {
     Some(match role {
         Role::Think => return None,
+        Role::Planner if may_search => closed([
+            ("answer", nullable(json!({"type": "string"}))),
+            ("missing", nullable(json!({"type": "string"}))),
+            ("search", nullable(json!({"type": "string"}))),
+            ("steps", steps(offers)),
+        ]),
         Role::Planner => closed([
             ("answer", nullable(json!({"type": "string"}))),
             ("missing", nullable(json!({"type": "string"}))),
@@ -139,7 +146,7 @@ mod tests {
             description: String::new(),
             params: json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}),
         };
-        let schema = schema_of(Role::Planner, &[offer]).unwrap();
+        let schema = schema_of(Role::Planner, std::slice::from_ref(&offer), false).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
         let plan = |tool: &str, path: Value| {
             json!({"answer": null, "missing": null, "steps": [
@@ -150,12 +157,16 @@ mod tests {
         assert!(validator.is_valid(&plan("fs.read", json!(null))));
         assert!(!validator.is_valid(&plan("fs.write", json!("x"))));
         assert!(!validator.is_valid(&json!({"answer": "yes", "steps": []})), "every field is required");
-        assert_eq!(schema_of(Role::Think, &[]), None);
+        assert_eq!(schema_of(Role::Think, &[], true), None);
+        let searches = json!({"answer": null, "missing": null, "search": "a calendar", "steps": []});
+        assert!(!validator.is_valid(&searches), "every tool is listed");
+        let schema = schema_of(Role::Planner, &[offer], true).unwrap();
+        assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&searches));
     }
 
     #[test]
     fn without_a_tool_a_plan_has_no_step_and_no_step_is_substituted() {
-        let validator = |role| jsonschema::validator_for(&schema_of(role, &[]).unwrap()).unwrap();
+        let validator = |role| jsonschema::validator_for(&schema_of(role, &[], false).unwrap()).unwrap();
         let plan = |steps: Value| json!({"answer": "42", "missing": null, "steps": steps});
         assert!(validator(Role::Planner).is_valid(&plan(json!([]))));
         assert!(!validator(Role::Planner).is_valid(&plan(json!([{}]))));

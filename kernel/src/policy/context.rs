@@ -62,6 +62,9 @@ pub struct Context {
     pub text: Option<String>,
     /// Faulty answers of earlier tries.
     pub faulty: Vec<FaultyTry>,
+    /// Searches whose tools are offered beside the listed ones, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub searches: Vec<String>,
 }
 
 /// Tokens of a text.
@@ -75,9 +78,9 @@ pub(crate) fn digest(text: &str, tokens: u64) -> &str {
     beginning(text, most)
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// The context of the next attempt of a control node.
-    pub(super) fn context(self, node: &Node, role: Role) -> Context {
+    pub(super) fn context(self, node: &'a Node, role: Role) -> Context {
         let (shown, text) = match role {
             Role::Planner => self.planner_context(node),
             Role::Reflect => (self.reflection_context(node), None),
@@ -90,10 +93,13 @@ impl View<'_> {
             Role::Think | Role::Answer => (self.all(self.evidence(), Form::Full), None),
             Role::Micro => (Vec::new(), None),
         };
-        Context { tools: role.sees_tools(), shown, text, faulty: self.faulty_tries(&node.id) }
+        let (faulty, searches) = (self.faulty_tries(&node.id), self.searches(node, role));
+        Context { tools: role.sees_tools(), shown, text, faulty, searches }
     }
 
-    fn planner_context(self, node: &Node) -> (Vec<Shown>, Option<String>) {
+    /// A planner that goes on from a search is shown what the planner was shown that began.
+    fn planner_context(self, node: &'a Node) -> (Vec<Shown>, Option<String>) {
+        let node = self.planning_begins(node);
         if node.id == self.goal.opening() {
             return (self.all(self.earlier(), Form::Digest), None);
         }
@@ -173,10 +179,11 @@ impl View<'_> {
         let index = if context.tools { self.goal.tools.index_tokens() } else { 0 };
         let shown: u64 = context.shown.iter().map(|shown| self.shown_tokens(shown)).sum();
         let text = context.text.as_deref().map_or(0, text_tokens);
+        let found = self.found_tokens(&context.searches);
         let faulty =
             |again: &FaultyTry| again.output_tokens.saturating_add(FAULT_TOKENS * u64::from(again.faults));
         let faulty = context.faulty.iter().map(faulty).fold(0, u64::saturating_add);
-        (self.goal.terms.base.of(role) + index + shown + text).saturating_add(faulty)
+        (self.goal.terms.base.of(role) + index + shown + text + found).saturating_add(faulty)
     }
 
     fn shown_tokens(self, shown: &Shown) -> u64 {

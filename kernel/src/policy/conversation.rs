@@ -95,11 +95,12 @@ fn turn(view: View<'_>, node: &NodeId) -> Option<Turn> {
     (!steps.is_empty()).then_some(Turn { thought, steps, marks })
 }
 
-/// The conversation: the goal, each turn with the results of its calls, and what else was found.
+/// The conversation: the goal, each turn with the results of its calls, what else was found, and the tools that searches `found`.
 pub(super) fn messages(
     view: View<'_>,
     intent: &CallIntent,
     turns: &[Turn],
+    found: &str,
     read: &ReadResult<'_>,
 ) -> Vec<Value> {
     let shown = &intent.context.shown;
@@ -118,7 +119,7 @@ pub(super) fn messages(
         }
     }
     let is_of_turn = |shown: &&Shown| turns.iter().any(|turn| turn.has(&shown.node));
-    let others = results(view, shown.iter().filter(|shown| !is_of_turn(shown)), read);
+    let others = results(view, shown.iter().filter(|shown| !is_of_turn(shown)), read) + found;
     if !others.is_empty() {
         messages.push(
             json!({"role": "user", "content": format!("{}\n{}", others.trim_start(), request(Role::Think))}),

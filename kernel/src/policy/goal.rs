@@ -102,13 +102,11 @@ impl Goal {
         opening(&self.terms).0
     }
 
-    /// True if the result of the opening node is a text without steps or calls.
+    /// True if the result of a planner or turn is a text or a search, without steps or calls.
     pub(crate) fn only_says(&self, node: &NodeId, result: &Json) -> bool {
-        let answer =
-            self.role(node).filter(|_| *node == self.opening()).and_then(|role| Answer::read(role, result));
-        match answer {
+        match self.role(node).and_then(|role| Answer::read(role, result)) {
             Some(Answer::Planned(plan)) => plan.steps.is_empty(),
-            Some(Answer::Thought(turn)) => turn.calls.is_empty(),
+            Some(Answer::Thought(turn)) => !turn.works(),
             Some(Answer::Reflected(_) | Answer::Observed(_)) | None => false,
         }
     }

@@ -6,6 +6,7 @@ use super::answer::{Decision, Observation, Observed, Planned, Reflected, Thought
 use super::fault::{FaultCode, Faults};
 use super::final_answer::{FinalAnswer, Source};
 use super::schema::{WHOLE, violations};
+use super::tool_search::SEARCH_TOOL;
 use super::{Fault, Role, View, step_faults};
 use crate::id::NodeId;
 use crate::json::{self, Json};
@@ -64,19 +65,42 @@ pub(super) fn typed<T: serde::de::DeserializeOwned>(answer: &Value) -> T {
 }
 
 fn check_plan(view: View<'_>, node: &NodeId, plan: &Planned, faults: &mut Faults) {
-    match (&plan.answer, &plan.missing, plan.steps.is_empty()) {
-        (Some(_), missing, is_empty) if missing.is_some() || !is_empty => {
-            faults.add(FaultCode::F03, "answer");
+    let Planned { answer, missing, search, steps } = plan;
+    if let Some(words) = search {
+        let is_alone = answer.is_none() && missing.is_none() && steps.is_empty();
+        if !may_search(view, node) {
+            // A field that the request did not ask for.
+            faults.add(FaultCode::F02, "search");
+        } else if !is_alone || words.trim().is_empty() {
+            faults.add(FaultCode::F03, "search");
         }
-        (None, None, true) => faults.add(FaultCode::F03, "steps"),
-        _ => {}
+    } else {
+        match (answer, missing, steps.is_empty()) {
+            (Some(_), missing, is_empty) if missing.is_some() || !is_empty => {
+                faults.add(FaultCode::F03, "answer");
+            }
+            (None, None, true) => faults.add(FaultCode::F03, "steps"),
+            _ => {}
+        }
     }
     step_faults::check(view, node, &plan.steps, faults);
+}
+
+fn may_search(view: View<'_>, node: &NodeId) -> bool {
+    view.run.node(node).is_some_and(|node| view.may_search(node))
 }
 
 fn check_turn(view: View<'_>, node: &NodeId, turn: &Thought, faults: &mut Faults) {
     if turn.calls.is_empty() && turn.direct_text().is_none() {
         faults.add(FaultCode::F03, "text");
+    }
+    let is_blank = turn.search().is_some_and(|words| words.is_empty());
+    for search in turn.calls_as_steps(node).iter().filter(|call| call.tool == SEARCH_TOOL) {
+        if !may_search(view, node) {
+            faults.add_with(FaultCode::F05, search.id.as_str(), format!("{SEARCH_TOOL:?}"));
+        } else if is_blank {
+            faults.add(FaultCode::F06, format!("{}.words", search.id));
+        }
     }
     step_faults::check(view, node, &turn.steps(node), faults);
 }

@@ -26,7 +26,8 @@
 //! | `micro` | patches that a model writes |
 //! | `interjection` | messages of operators |
 //! | `learn`, `templates` | plans learnt from runs; those that planners are shown |
-//! | `rank` | how much a text has to do with a goal |
+//! | `rank` | how much a text has to do with a goal, or with a search |
+//! | `tool_search` | tools that a prompt does not list, found by words |
 //! | `labels`, `undone` | how far the answer carries |
 
 mod answer;
@@ -63,6 +64,7 @@ mod step_faults;
 mod taint;
 mod templates;
 mod terms;
+mod tool_search;
 mod undone;
 mod view;
 mod wish;
@@ -94,7 +96,7 @@ pub use micro::{
 pub use opening::{GOAL_BYTES_MAX, goal_plan};
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
 pub use provenance::{RULE_OF_TWO, ResultTerms, exposure, has_read_strangers_and_private, provenance};
-pub use rank::{shared_words, words};
+pub use rank::{fit, shared_words, words};
 pub use role::{ANSWER, Role};
 pub use start::{Start, may_call, start};
 pub use step_faults::STEPS_MAX;
@@ -106,5 +108,6 @@ pub use terms::{
     Aggregator, BaseTokens, Budgets, ContextForm, DIGEST_TOKENS, GOAL_LIMIT, GoalModels, GoalTerms,
     GoalTools, Mode, NoTools, Reach, StepFields, ToolTerms, UnknownMode,
 };
+pub use tool_search::{FOUND_TOOLS_MAX, SEARCH_TOOL, SEARCHES_MAX, offer_tokens};
 pub use view::View;
 pub use wish::{Wish, effects, extend};

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::answer_schema::schema_of;
 use super::conversation;
 use super::earlier::said;
+use super::tool_search::{Offered, search_offer};
 use super::{
     CallIntent, Form, GoalTerms, OfferedTemplate, ReadResult, Role, SHOWN_TOKENS_MAX, Shown, View, digest,
 };
@@ -46,12 +47,12 @@ pub fn prompt(
     read: &ReadResult<'_>,
     faulty: &ReadFaulty<'_>,
 ) -> Map<String, Value> {
-    let offers = &*view.goal.tools.offers(intent.context.text.as_deref());
+    let offered = Offered::of(view, intent);
     let turns = conversation::turns(view, intent);
     let mut messages = if turns.is_empty() {
-        vec![json!({"role": "user", "content": question(view, intent, offers, read)})]
+        vec![json!({"role": "user", "content": question(view, intent, &offered, read)})]
     } else {
-        conversation::messages(view, intent, &turns, read)
+        conversation::messages(view, intent, &turns, &offered.told, read)
     };
     for again in &intent.context.faulty {
         let Some(FaultyAnswer { answer, faults }) = faulty(again.attempt) else { continue };
@@ -69,9 +70,13 @@ pub fn prompt(
         ("role".to_owned(), Value::from(intent.role.as_str())),
         ("ordinal".to_owned(), Value::from(ordinal)),
     ]);
-    match schema_of(intent.role, offers) {
+    let mut offers = offered.all();
+    match schema_of(intent.role, &offers, offered.may_search) {
         Some(schema) => drop(params.insert("schema".to_owned(), schema)),
-        None => drop(params.insert("tools".to_owned(), offers.iter().map(offer_json).collect())),
+        None => {
+            offers.extend(offered.may_search.then(search_offer));
+            params.insert("tools".to_owned(), offers.iter().map(offer_json).collect());
+        }
     }
     params
 }
@@ -149,13 +154,12 @@ pub(super) fn goal(terms: &GoalTerms) -> String {
     format!("{before}Goal:\n{}\n", terms.goal)
 }
 
-fn question(view: View<'_>, intent: &CallIntent, offers: &[ToolOffer], read: &ReadResult<'_>) -> String {
+fn question(view: View<'_>, intent: &CallIntent, offered: &Offered, read: &ReadResult<'_>) -> String {
     let mut text = goal(view.goal.terms());
-    if matches!(intent.role, Role::Planner | Role::Micro) && !offers.is_empty() {
+    if matches!(intent.role, Role::Planner | Role::Micro) && !offered.listed.is_empty() {
         text += "\nTools:\n";
-        for offer in offers {
-            text += &format!("- {}{}: {}\n", offer.name, signature(&offer.params), offer.description);
-        }
+        offered.listed.iter().for_each(|offer| text += &tool_line(offer));
+        text += &offered.hint(view.goal.tools.left_out());
     }
     if intent.role == Role::Planner && !view.goal.terms().templates.is_empty() {
         text += "\nPlans that worked for other goals. Where one fits, take over its steps, with values of this goal for ${…}:\n";
@@ -169,7 +173,12 @@ fn question(view: View<'_>, intent: &CallIntent, offers: &[ToolOffer], read: &Re
         (_, Some(next)) => format!("\nWhat is missing:\n{next}\n"),
         (_, None) => String::new(),
     };
-    text + &asked + "\n" + request(intent.role)
+    text + &offered.told + &asked + "\n" + request(intent.role)
+}
+
+/// A tool in one line, as planners see it.
+pub(super) fn tool_line(offer: &ToolOffer) -> String {
+    format!("- {}{}: {}\n", offer.name, signature(&offer.params), offer.description)
 }
 
 /// Results as data, each in a block of its own; nothing without one.

@@ -5,6 +5,7 @@
 
 use super::interjection::is_answered_by_person;
 use super::{Call, Role, View};
+use crate::plan::Node;
 use crate::run::{NodeState, Run};
 
 /// One node, version and path step are kept back for the node that holds the answer.
@@ -31,7 +32,8 @@ impl<'a> Room<'a> {
         let calls = &view.goal.calls;
         let used = used_tokens(calls);
         let (promised, promised_tokens) = view.promised();
-        let planners = view.of_role(Role::Planner).filter(|(node, _)| node.id != view.goal.opening()).count();
+        let is_replan = |node: &Node| node.id != view.goal.opening() && !view.goes_on_from_search(node);
+        let planners = view.of_role(Role::Planner).filter(|(node, _)| is_replan(node)).count();
         let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let nodes = i64::from(policy.max_nodes.saturating_sub(RESERVE));
         Room {
@@ -48,11 +50,15 @@ impl<'a> Room<'a> {
 
     /// True if a node of this role fits.
     pub(super) fn fits(&self, role: Role) -> bool {
+        self.fits_after_search(role) && (role != Role::Planner || self.replans > 0)
+    }
+
+    /// True if a node of this role fits that goes on from a search: a search is no replan.
+    fn fits_after_search(&self, role: Role) -> bool {
         self.is_open
             && self.nodes > 0
             && self.calls > 0
             && self.tokens.is_none_or(|left| left >= self.view.base_tokens(role))
-            && (role != Role::Planner || self.replans > 0)
     }
 
     /// Takes the room of a node of this role; `false` if none fits.
@@ -83,6 +89,11 @@ impl View<'_> {
     /// True if a control node of this role fits by itself.
     pub(super) fn fits(self, role: Role) -> bool {
         Room::new(self, 0).fits(role)
+    }
+
+    /// True if a node of this role fits that goes on from a search.
+    pub(super) fn fits_after_search(self, role: Role) -> bool {
+        Room::new(self, 0).fits_after_search(role)
     }
 
     /// The token budget as far as the mode has to keep it: none while the ledger would ask a person first.

@@ -10,6 +10,8 @@ use super::{Role, conditions};
 enum Shape {
     Text,
     TextOrNull,
+    /// Text, null or absent: not every request asks for it.
+    MaybeText,
     Object,
     ObjectOrNull,
     OneOf(&'static [&'static str]),
@@ -24,8 +26,12 @@ enum Shape {
 
 type Fields = &'static [(&'static str, Shape)];
 
-const PLANNER: Fields =
-    &[("answer", Shape::TextOrNull), ("missing", Shape::TextOrNull), ("steps", Shape::Items(STEP))];
+const PLANNER: Fields = &[
+    ("answer", Shape::TextOrNull),
+    ("missing", Shape::TextOrNull),
+    ("search", Shape::MaybeText),
+    ("steps", Shape::Items(STEP)),
+];
 
 const STEP: Fields = &[
     ("id", Shape::Text),
@@ -94,7 +100,7 @@ fn check_object(fields: Fields, value: &Value, path: &str, found: &mut BTreeSet<
     for (name, shape) in fields {
         match members.get(*name) {
             Some(value) => check(shape, value, &place(name), found),
-            None if matches!(shape, Shape::Guards | Shape::List) => {}
+            None if matches!(shape, Shape::Guards | Shape::List | Shape::MaybeText) => {}
             None => drop(found.insert(place(name))),
         }
     }
@@ -104,8 +110,10 @@ fn check_object(fields: Fields, value: &Value, path: &str, found: &mut BTreeSet<
 
 fn check(shape: &Shape, value: &Value, path: &str, found: &mut BTreeSet<String>) {
     let fits = match (shape, value) {
-        (Shape::TextOrNull | Shape::ObjectOrNull | Shape::ItemsOrNull(_), Value::Null) => true,
-        (Shape::Text | Shape::TextOrNull, value) => value.is_string(),
+        (Shape::TextOrNull | Shape::MaybeText | Shape::ObjectOrNull | Shape::ItemsOrNull(_), Value::Null) => {
+            true
+        }
+        (Shape::Text | Shape::TextOrNull | Shape::MaybeText, value) => value.is_string(),
         (Shape::Object | Shape::ObjectOrNull, value) => value.is_object(),
         (Shape::OneOf(words), value) => value.as_str().is_some_and(|word| words.contains(&word)),
         (Shape::Texts, Value::Array(items)) => {

@@ -57,7 +57,7 @@ pub fn may_call(view: View<'_>, node: &Node) -> bool {
 /// # Errors
 ///
 /// The budgets do not allow the call; the message names the required and the remaining amounts.
-fn call(view: View<'_>, node: &Node, role: Role) -> Result<Box<CallIntent>, String> {
+fn call<'a>(view: View<'a>, node: &'a Node, role: Role) -> Result<Box<CallIntent>, String> {
     let context = view.context(node, role);
     let asks_tainted =
         role == Role::Planner && view.asker(node).is_some_and(|asker| view.is_author_tainted(asker));

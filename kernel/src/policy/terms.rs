@@ -299,6 +299,18 @@ pub trait GoalTools: fmt::Debug + Send + Sync {
         let _ = missing;
         Cow::Borrowed(&[])
     }
+
+    /// Number of tools that [`GoalTools::offers`] leaves out. Above 0, models may search for them. The default leaves none out.
+    fn left_out(&self) -> usize {
+        0
+    }
+
+    /// The tools that fit the words of a search, the best first; at most [`FOUND_TOOLS_MAX`](super::FOUND_TOOLS_MAX). The default
+    /// finds none.
+    fn search(&self, words: &str) -> Vec<ToolOffer> {
+        let _ = words;
+        Vec::new()
+    }
 }
 
 /// No tools: for looking at a goal run that goes on elsewhere, or not at all.

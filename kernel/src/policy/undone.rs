@@ -21,6 +21,7 @@ fn is_unmet(view: View<'_>, answered: &Answered<'_>) -> bool {
     let Answered { node, answer } = answered;
     let lacks_graft = || !view.goal.accepted.contains(*node);
     match answer {
+        Answer::Planned(_) | Answer::Thought(_) if answer.search().is_some() => view.is_search_open(node),
         Answer::Planned(plan) => !plan.steps.is_empty() && lacks_graft(),
         Answer::Thought(turn) => !turn.calls.is_empty() && lacks_graft(),
         Answer::Reflected(answer) => answer.decision == Decision::Replan && !view.has_planner(node),

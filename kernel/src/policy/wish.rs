@@ -9,7 +9,7 @@ use super::answer::{Answer, Decision, Observation, Observed, Reflected, Step};
 use super::goal::Conclusion;
 use super::role::ANSWER;
 use super::view::Answered;
-use super::{Mode, Role, View, graft, nreflect, react, sgh};
+use super::{Mode, Role, View, graft, nreflect, react, sgh, tool_search};
 use crate::event::ChangeCause;
 use crate::id::NodeId;
 use crate::plan::Delta;
@@ -45,6 +45,10 @@ pub fn effects(view: View<'_>) -> Option<Wish> {
 fn effect(view: View<'_>, answered: &Answered<'_>) -> Option<Wish> {
     let Answered { node, answer } = answered;
     match answer {
+        Answer::Planned(_) | Answer::Thought(_) if answer.search().is_some() => {
+            tool_search::successor(view, node)
+                .map(|delta| Wish::change(ChangeCause::Node((*node).clone()), delta))
+        }
         Answer::Planned(plan) => graft_of(view, node, &plan.steps),
         Answer::Thought(turn) => graft_of(view, node, &turn.steps(node)),
         Answer::Reflected(answer) if answer.decision == Decision::Conclude => Some(Wish {

@@ -190,6 +190,7 @@ impl Run {
             | Event::RetractionLifted { .. }
             | Event::Forked(_)
             | Event::CandidateKept(_)
+            | Event::ResultJudged(_)
             | Event::RunClosed { .. } => {}
         }
         Ok(())

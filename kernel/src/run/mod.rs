@@ -59,6 +59,8 @@ mod input;
 mod inputs;
 mod intent;
 mod joins;
+mod judged_results;
+mod lost_attempts;
 mod model_usage;
 mod node_status;
 mod opening_terms;
@@ -109,7 +111,9 @@ pub use human::{AnswerError, ResolutionError};
 pub use input::{Canceller, Operation, Resolution, RunInput};
 pub use inputs::{AttemptInput, InputError, RefDigests, resolve};
 pub use intent::{GENERATION, IntentContext, executable_digest};
-pub use model_usage::ModelUsage;
+pub use judged_results::JudgedResult;
+pub use lost_attempts::LostAttempts;
+pub use model_usage::{ModelUsage, ReportedCalls};
 pub use node_status::{
     KeptAnswer, NodeInstance, NodeStatus, RecordedAnswer, RecordedApproval, ResolutionKind, WaitState,
     WorkIdentity,

@@ -3,9 +3,26 @@
 use serde::{Deserialize, Serialize};
 
 use super::Run;
-use crate::event::Event;
+use crate::event::{Event, ResultJudged};
 use crate::id::{NodeId, Ticks};
 use crate::port::{CageRung, ModelCall};
+
+/// The model calls of an attempt, for the records of its run.
+#[derive(Debug, Clone, Default)]
+pub struct ReportedCalls {
+    /// The calls, in the order of their ends.
+    pub calls: Vec<ModelCall>,
+    /// Verdicts of models on the result: each with the number of calls before it, of which the last is the judging call.
+    pub verdicts: Vec<(usize, ResultJudged)>,
+    /// The lowest rung of the cages of the attempt's programs.
+    pub rung: Option<CageRung>,
+}
+
+impl From<Vec<ModelCall>> for ReportedCalls {
+    fn from(calls: Vec<ModelCall>) -> ReportedCalls {
+        ReportedCalls { calls, ..ReportedCalls::default() }
+    }
+}
 
 /// Sums over model calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,18 +72,23 @@ impl Run {
         self.model_usage
     }
 
-    /// Makes the records of an attempt's model calls and of its cage. They have taken effect: append them with the attempt's result.
+    /// Makes the records of an attempt's model calls, each verdict behind its call, and of its cage. They have taken effect: append them with the attempt's result.
     pub fn record_calls(
         &mut self,
         now: Ticks,
         node: &NodeId,
         attempt: u32,
-        calls: Vec<ModelCall>,
-        rung: Option<CageRung>,
+        ReportedCalls { calls, verdicts, rung }: ReportedCalls,
     ) -> Vec<Event> {
-        let record = |call| Event::ModelCalled { node: node.clone(), attempt, call: Box::new(call) };
         let caged = rung.map(|rung| Event::Caged { node: node.clone(), attempt, rung });
-        let records: Vec<Event> = caged.into_iter().chain(calls.into_iter().map(record)).collect();
+        let mut records: Vec<Event> = caged.into_iter().collect();
+        let mut verdicts = verdicts.into_iter().peekable();
+        for (at, call) in calls.into_iter().enumerate() {
+            records.push(Event::ModelCalled { node: node.clone(), attempt, call: Box::new(call) });
+            while let Some((_, judged)) = verdicts.next_if(|(behind, _)| *behind <= at + 1) {
+                records.push(Event::ResultJudged(Box::new(judged)));
+            }
+        }
         for record in &records {
             self.apply(record, now).expect("such a record applies to every run");
         }

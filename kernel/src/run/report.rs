@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::judged_results::{JudgedResult, JudgedResults};
+use super::lost_attempts::{LostAttempts, OpenAttempts};
 use super::spending::Spending;
 use super::{ModelUsage, NodeState, NodeStatus, Run, RunOutcome};
 use crate::event::Event;
@@ -34,6 +36,8 @@ pub struct RunTimeline {
     broken: Option<String>,
     denials: BTreeMap<NodeId, String>,
     reuse: BTreeMap<NodeId, &'static str>,
+    judged: JudgedResults,
+    attempts_open: OpenAttempts,
 }
 
 /// Figures of the nodes of a run.
@@ -47,6 +51,10 @@ pub struct NodeFigures {
     pub reuse: BTreeMap<NodeId, &'static str>,
     /// Nodes of the longest chain of attempts, from its end.
     pub critical_path: Vec<NodeId>,
+    /// Verdicts of models on the last judged attempt of each node.
+    pub judged: BTreeMap<NodeId, Vec<JudgedResult>>,
+    /// Attempts that may have been lost amid a call of a model.
+    pub lost: LostAttempts,
 }
 
 /// The figures of a run. Times are in the unit of the run.
@@ -113,6 +121,8 @@ impl RunTimeline {
         self.last = if self.opened.is_some() { self.last.max(at) } else { at };
         self.opened.get_or_insert(at);
         self.spending.record(event);
+        self.judged.record(event);
+        self.attempts_open.record(event);
         match event {
             Event::NodeTransition(moved) => {
                 if moved.to == NodeState::Running {
@@ -183,7 +193,9 @@ impl RunTimeline {
     /// The figures of the nodes of `run`.
     pub fn into_nodes(self, run: &Run) -> NodeFigures {
         let critical_path = self.critical_path(run).1;
-        NodeFigures { took: self.took, spending: self.spending, reuse: self.reuse, critical_path }
+        let (took, spending, reuse, judged) = (self.took, self.spending, self.reuse, self.judged.end());
+        let lost = self.attempts_open.end(run);
+        NodeFigures { took, spending, reuse, critical_path, judged, lost }
     }
 
     fn makespan(&self) -> Ticks {

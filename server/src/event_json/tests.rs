@@ -6,7 +6,8 @@ use ostler_kernel::event::{
     CallSettled, CallTerms, ChangeCause, Directive, Evaluated, Exposure, Failure, Forked, Fresh, GateAnswer,
     GateDecision, GateVerdict, HumanAnswer, HumanRequest, HumanRequestKind, KeptIdentity, NodeTransition,
     Output, Parent, PipelineRecord, PlanRefusal, PlanVersion, Published, RecordPlace, RefusedOutput,
-    ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer, TimerKind,
+    ResultJudged, ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer,
+    TimerKind,
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
@@ -125,6 +126,15 @@ fn run_records() -> Vec<Event> {
             attempt: 1,
             why: "no".to_owned(),
             output: Output { artifact: Digest([1; 32]), bytes: 2, inline: None, directive: None },
+        })),
+        Event::ResultJudged(Box::new(ResultJudged {
+            node: "a".into(),
+            attempt: 1,
+            rule: 2,
+            model: "careful".to_owned(),
+            precision: Some(0.9),
+            holds: true,
+            why: "fine".to_owned(),
         })),
         Event::KeptIdentity(Box::new(KeptIdentity {
             node: "a".into(),
@@ -361,6 +371,7 @@ fn records_of_runs_have_stable_json() {
         grant_revoked {"by":"ann","client":"acme","grant":"g1"}
         forked {"at":9,"by":"ann","done":[["a",null]],"from":"0198f3c2-0000-7000-8000-000000000001"}
         candidate_kept {"artifact":"0101010101010101010101010101010101010101010101010101010101010101","attempt":1,"bytes":2,"node":"a","why":"no"}
+        result_judged {"attempt":1,"holds":true,"method":"model","model":"careful","node":"a","precision":0.9,"rule":2,"why":"fine"}
         kept_identity {"idempotency_key":"0404040404040404040404040404040404040404040404040404040404040404","node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303"}
         approval_kept {"artifact":null,"at":7,"by":"ann","from":"0198f3c2-0000-7000-8000-000000000001","kind":"before","material":"0303030303030303030303030303030303030303030303030303030303030303","node":"a","shown":"0303030303030303030303030303030303030303030303030303030303030303","void":"effect"}
         approval_material {"material":"0303030303030303030303030303030303030303030303030303030303030303","node":"a"}

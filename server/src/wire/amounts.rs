@@ -65,23 +65,27 @@ pub struct BudgetOf<T> {
     pub reserved: T,
 }
 
-/// A call of a model that was lost with its process. All that it reserved counts as used.
+/// A call of a model that was lost with its process. In a run whose calls have a budget, all that it reserved counts as used; in any
+/// other nothing is known but that the call may have been made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostCallView {
     /// The node whose attempt or patch called.
     pub node: String,
     /// Name of the model in the configuration.
     pub model: String,
-    /// The tokens that count.
-    pub tokens: u64,
-    /// The money that counts.
-    pub usd: Usd,
+    /// The tokens that count; absent without a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// The money that counts; absent without a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<Usd>,
 }
 
 impl From<CallReserved> for LostCallView {
     fn from(call: CallReserved) -> LostCallView {
         let CallReserved { node, model, amounts, .. } = call;
-        LostCallView { node: node.to_string(), model, tokens: amounts.tokens, usd: Usd(amounts.nano_usd) }
+        let (tokens, usd) = (Some(amounts.tokens), Some(Usd(amounts.nano_usd)));
+        LostCallView { node: node.to_string(), model, tokens, usd }
     }
 }
 

@@ -23,6 +23,7 @@ mod recall;
 mod runs;
 mod templates;
 mod text;
+mod verdicts;
 mod waits;
 
 use ostler_kernel::gate::SCOPE_DEFAULT;
@@ -55,6 +56,7 @@ pub use recall::*;
 pub use runs::*;
 pub use templates::{LearntPlan, TemplateRecords};
 pub use text::*;
+pub use verdicts::*;
 pub use waits::*;
 
 /// The answer to `GET /healthz`.

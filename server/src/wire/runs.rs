@@ -10,7 +10,10 @@ use ostler_kernel::run::{FailureCategory, ModelUsage, NodeState, RunOutcome, Run
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AnswerView, CallBudgetView, CarriedApprovalView, LostCallView, OverBudget, ShortfallView, Usd};
+use super::{
+    AnswerView, CallBudgetView, CarriedApprovalView, JudgedResultView, LostCallView, OverBudget,
+    ShortfallView, Usd,
+};
 
 /// The body of `POST /v1/runs`.
 ///
@@ -371,9 +374,12 @@ pub struct Summary {
     /// Tokens and money that the run and all runs that share its account may use; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_budget: Option<CallBudgetView>,
-    /// Calls of models that were lost with their process, of a run whose calls have a budget.
+    /// Calls of models that were lost with their process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_calls: Vec<LostCallView>,
+    /// Verdicts of models on the last judged attempt of each node, by rules of contracts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verdicts: Vec<JudgedResultView>,
     /// Digest of each executed output.
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.

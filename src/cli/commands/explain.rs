@@ -7,6 +7,7 @@ use clap::Args;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::canonical;
 use ostler_kernel::lineage::Manifest;
+use ostler_kernel::policy::SEARCH_TOOL;
 use ostler_server::wire::{EventLine, Summary};
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ use crate::cli::output::cells::{fit_name, harmless_line, padded, width};
 use crate::cli::output::changes::{Changes, NO_CHANGE, Roots};
 use crate::cli::output::labels;
 use crate::cli::output::live::View;
+use crate::cli::output::summary::verdicts::verdict_text;
 use crate::cli::output::terminal::{Out, style_of};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::follow::{Display, connection_lost, stream_events};
@@ -50,9 +52,15 @@ pub(super) struct NodeFate {
     carried: Option<Value>,
     /// Sequence number of `recorded`.
     pub(super) recorded_seq: u64,
+    /// Verdicts of models on the result of the last judged attempt, with their calls.
+    verdicts: Vec<Value>,
+    /// The last call of a model, with the number of its record.
+    called: Value,
     /// Digest of the result.
     pub(super) artifact: Option<String>,
     pub(super) deps: Vec<String>,
+    /// Words of the search for tools that the result is.
+    searched: Option<String>,
     /// Kind of the node in the plan.
     kind: String,
     /// Literal parameters of the node in the plan.
@@ -107,6 +115,17 @@ impl View for Fates {
             "attempt_result" => {
                 fate.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
                 fate.artifact = body["outcome"]["ok"]["artifact"].as_str().map(str::to_owned);
+                fate.searched = searched(&body["outcome"]["ok"]["inline"]);
+            }
+            "model_called" => {
+                fate.called = body["call"].clone();
+                fate.called["record"] = line.seq.into();
+            }
+            "result_judged" => {
+                let (attempt, mut verdict) = (body["attempt"].clone(), body.clone());
+                verdict["call"] = fate.called.clone();
+                fate.verdicts.retain(|other| other["attempt"] == attempt && other["rule"] != body["rule"]);
+                fate.verdicts.push(verdict);
             }
             "gate_decision" => fate.denial = Some(format!("{}: {}", text("code"), text("detail"))),
             "reuse_decided" => {
@@ -124,6 +143,14 @@ impl View for Fates {
     }
 }
 
+/// Words of a planner's or a turn's search for tools; `None` for any other result.
+fn searched(result: &Value) -> Option<String> {
+    let calls = result["calls"].as_array().into_iter().flatten();
+    let mut searches = calls.filter(|call| call["tool"] == SEARCH_TOOL);
+    let words = result["search"].as_str().or_else(|| searches.next()?["params"]["words"].as_str());
+    words.map(str::to_owned)
+}
+
 impl Fates {
     /// The reason for the state of a node, in words.
     pub(super) fn why(&self, node: &str, fate: &NodeFate) -> String {
@@ -138,13 +165,16 @@ impl Fates {
             None => self.without_decision(fate),
         };
         let approved = fate.carried.as_ref().map(labels::carried);
-        match fate.state.as_str() {
-            "executed" => match approved {
+        match (fate.state.as_str(), &fate.searched) {
+            ("executed", Some(words)) if node.starts_with("plan.") || node.starts_with("think.") => {
+                format!("searched for tools: {words}")
+            }
+            ("executed", _) => match approved {
                 Some(approved) if fate.kind == "human_approval" => approved,
                 Some(approved) => format!("{}; {approved}", decided()),
                 None => decided(),
             },
-            "failed" | "failed_retryable" => match (&fate.denial, &fate.failure) {
+            ("failed" | "failed_retryable", _) => match (&fate.denial, &fate.failure) {
                 (Some(denial), _) => format!("denied by the gate: {denial}"),
                 (None, Some(failure)) => failure.clone(),
                 (None, None) => labels::reason(&fate.reason),
@@ -240,14 +270,19 @@ async fn print_explanation(
         if globals.json {
             let text = |key: &str| fate.decided.as_ref().and_then(|decided| decided[key].as_str());
             let (code, field) = (text("why"), text("field"));
-            out.json(&json!({
+            let mut explained = json!({
                 "type": "explanation", "run": run, "node": node, "state": word, "why": why, "code": code, "field": field,
-            }));
+            });
+            if !fate.verdicts.is_empty() {
+                explained["verdicts"] = fate.verdicts.clone().into();
+            }
+            out.json(&explained);
         } else {
             let styled = out.styled(style_of(&fate.state), &padded(word, WORD_COLUMNS));
             let text =
                 format!("{}  {styled}  {}", padded(&fit_name(node, columns), columns), harmless_line(&why));
             out.line(text.trim_end());
+            fate.verdicts.iter().for_each(|verdict| out.line(harmless_line(&verdict_text(verdict))));
         }
     }
     if args.node.is_none() && args.against.is_none() {

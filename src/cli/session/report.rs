@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ostler_kernel::policy::ANSWER;
+use ostler_kernel::policy::{ANSWER, Label};
 use ostler_server::wire::{AnswerView, ClientRow, GraphView, Summary};
 use serde_json::Value;
 
@@ -49,7 +49,9 @@ pub(crate) fn print_answer_alone(summary: &Summary, out: &mut Out) {
         status_line(format!("run {} {how}", summary.run));
         return;
     };
-    answer.reasons.iter().for_each(|reason| status_line(format!("incomplete: {}", harmless_line(reason))));
+    for line in reason_lines(answer) {
+        status_line(line);
+    }
     answer.text.lines().for_each(|line| out.line(harmless_line(line)));
 }
 
@@ -60,6 +62,13 @@ pub(crate) fn print_turn(summary: &Summary, out: &mut Out) {
     let usage = usage.trim_start().split_once(' ').map_or("", |(_, usage)| usage.trim_start());
     let parts = [short_id(&summary.run), usage].into_iter().filter(|part| !part.is_empty());
     out.line(format!("({})", parts.collect::<Vec<_>>().join("; ")));
+}
+
+/// Reasons of an incomplete answer that no node shows; notes if the answer is complete.
+fn reason_lines(answer: &AnswerView) -> Vec<String> {
+    let is_incomplete = answer.labels.contains(&Label::Incomplete);
+    let word = if is_incomplete { "incomplete" } else { "note" };
+    answer.reasons.iter().map(|reason| format!("{word}: {}", harmless_line(reason))).collect()
 }
 
 /// The answer of a goal run: how far it carries, and the text as a whole.
@@ -73,7 +82,7 @@ fn answer_lines(answer: &AnswerView) -> Vec<String> {
         ),
     };
     let mut lines = vec![String::new()];
-    lines.extend(answer.reasons.iter().map(|reason| format!("incomplete: {}", harmless_line(reason))));
+    lines.extend(reason_lines(answer));
     lines.push(format!("answer ({}{rests}):", labels.join(", ")));
     if answer.text.trim().is_empty() {
         lines.push("(nothing: no model wrote an answer, and there is no result)".to_owned());

@@ -22,7 +22,7 @@ mod sse;
 mod usage;
 
 pub use body::{Decoder, ERROR_BODY_BYTES_MAX};
-pub use recorded_case::{BadCase, CaseResult, decode_case};
+pub use recorded_case::{BadCase, CaseResult, RecordedCase, decode_case};
 
 /// Limits of a successful response. A response beyond one of them is `invalid_output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

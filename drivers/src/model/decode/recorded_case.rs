@@ -18,16 +18,18 @@ const CASE_BODY_MAX: usize = 256 << 20;
 #[error("{0}")]
 pub struct BadCase(String);
 
-#[derive(Deserialize)]
-struct Case {
-    id: String,
+/// A recorded response and its expected decoding.
+#[derive(Debug, Deserialize)]
+pub struct RecordedCase {
+    /// Id of the case.
+    pub id: String,
     protocol: String,
     response: Response,
     chunks: Option<Vec<usize>>,
     expect: Option<Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Response {
     status: u16,
     #[serde(default)]
@@ -66,25 +68,73 @@ impl CaseResult {
 ///
 /// [`BadCase`]: the line is not a case.
 pub fn decode_case(line: &str) -> Result<CaseResult, BadCase> {
-    let case: Case = serde_json::from_str(line).map_err(|error| BadCase(error.to_string()))?;
-    let protocol = match case.protocol.as_str() {
-        "openai" => Protocol::OpenAi,
-        "anthropic" => Protocol::Anthropic,
-        other => return Err(BadCase(format!("protocol {other:?}: use \"openai\" or \"anthropic\""))),
-    };
-    let body = case.response.bytes()?;
+    let case = RecordedCase::read(line)?;
+    let (protocol, body) = (case.protocol()?, case.response.bytes()?);
     let decode = |pieces: &[&[u8]]| {
-        let headers = case.response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let mut decoder = Decoder::new(protocol, case.response.status, headers);
+        let mut decoder = Decoder::new(protocol, case.status(), case.headers());
         for piece in pieces {
             decoder.push(piece);
         }
-        decoder.end().map_or_else(|error| error_json(&error), |answer| completion_json(&answer))
+        decoded_json(&decoder.end())
     };
     let actual = decode(&[&body]);
     let split = decode(&pieces(&body, case.chunks.as_deref().unwrap_or_default())?);
     let split = Some(split).filter(|split| *split != actual);
     Ok(CaseResult { id: case.id, actual, expected: case.expect, split })
+}
+
+impl RecordedCase {
+    /// Reads a line of a file of cases.
+    ///
+    /// # Errors
+    ///
+    /// [`BadCase`]: the line is not a case.
+    pub fn read(line: &str) -> Result<RecordedCase, BadCase> {
+        serde_json::from_str(line).map_err(|error| BadCase(error.to_string()))
+    }
+
+    /// The dialect of the response.
+    ///
+    /// # Errors
+    ///
+    /// [`BadCase`]: the case names another dialect.
+    pub fn protocol(&self) -> Result<Protocol, BadCase> {
+        match self.protocol.as_str() {
+            "openai" => Ok(Protocol::OpenAi),
+            "anthropic" => Ok(Protocol::Anthropic),
+            other => Err(BadCase(format!("protocol {other:?}: use \"openai\" or \"anthropic\""))),
+        }
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.response.status
+    }
+
+    /// The headers.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The body, split at the offsets of `chunks`.
+    ///
+    /// # Errors
+    ///
+    /// [`BadCase`]: the body or an offset is invalid.
+    pub fn body(&self) -> Result<Vec<Vec<u8>>, BadCase> {
+        let body = self.response.bytes()?;
+        let pieces = pieces(&body, self.chunks.as_deref().unwrap_or_default())?;
+        Ok(pieces.into_iter().map(<[u8]>::to_vec).collect())
+    }
+
+    /// The first difference between the expected decoding and a reading of the response.
+    pub fn difference(&self, decoded: &Result<Completion, ModelError>) -> Option<String> {
+        difference("expect", self.expect.as_ref()?, &decoded_json(decoded))
+    }
+}
+
+fn decoded_json(decoded: &Result<Completion, ModelError>) -> Value {
+    decoded.as_ref().map_or_else(error_json, completion_json)
 }
 
 fn completion_json(answer: &Completion) -> Value {

@@ -10,6 +10,7 @@ use ostler_server::wire::{
 
 use crate::cli::output::cells::{fit, harmless_line, width};
 use crate::cli::output::labels::{self, short_id};
+use crate::cli::output::summary::verdicts::verdict_lines;
 use crate::cli::output::summary::{INTERRUPTED, Page};
 use crate::cli::output::terminal::Style;
 use crate::cli::output::units::{dollars, elapsed, plural};
@@ -55,6 +56,9 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
         summary.call_budget.as_ref().map(|budget| fit(&budget_text(budget, &summary.run), page.columns)),
     );
     lines.extend(lost_call_lines(page, summary));
+    if verbose {
+        lines.extend(verdict_lines(page, summary));
+    }
     // A bound of 1 says only that nothing beyond schemas was checked.
     lines.extend(reliability_line(page, summary).filter(|_| !verbose && is_uncertain(summary)));
     if let Some(parent) = &summary.parent {
@@ -160,14 +164,13 @@ const LOST_CALLS_MAX: usize = 5;
 /// Calls of models that ended with their process, and what they count.
 fn lost_call_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let line = |LostCallView { node, model, tokens, usd }: &LostCallView| {
-        let price = if usd.0 > 0 { format!(", {}", dollars(usd.0)) } else { String::new() };
-        let counted = format!("{}{price}", plural(*tokens as usize, "token"));
-        fit(
-            &format!(
-                "  lost call      {node} of model {model}: ended with its process, counted in full ({counted})"
-            ),
-            page.columns,
-        )
+        let price = usd.filter(|usd| usd.0 > 0).map(|usd| format!(", {}", dollars(usd.0)));
+        let counts = tokens.map(|tokens| {
+            let counted = format!("{}{}", plural(tokens as usize, "token"), price.unwrap_or_default());
+            format!("ended with its process, counted in full ({counted})")
+        });
+        let counts = counts.unwrap_or_else(|| "ended with its process; the provider may bill it".to_owned());
+        fit(&format!("  lost call      {node} of model {model}: {counts}"), page.columns)
     };
     let mut lines: Vec<String> = summary.lost_calls.iter().take(LOST_CALLS_MAX).map(line).collect();
     if summary.lost_calls.len() > LOST_CALLS_MAX {

@@ -5,6 +5,7 @@ pub(crate) mod outputs;
 pub(crate) mod root_causes;
 #[cfg(test)]
 mod tests;
+pub(crate) mod verdicts;
 pub(crate) mod waiting;
 
 use std::collections::BTreeMap;

@@ -67,6 +67,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         reused: 0,
         call_budget: None,
         lost_calls: Vec::new(),
+        verdicts: Vec::new(),
         models: None,
         on: Vec::new(),
         model_file: None,

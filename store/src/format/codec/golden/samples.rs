@@ -221,6 +221,15 @@ pub(crate) fn samples() -> Vec<Event> {
     let (reuse, idempotency_key) = (Digest([3; 32]), Digest([4; 32]));
     samples.push(Event::KeptIdentity(Box::new(KeptIdentity { node: node(), reuse, idempotency_key })));
     samples.extend(approvals());
+    samples.push(Event::ResultJudged(Box::new(ResultJudged {
+        node: node(),
+        attempt: 2,
+        rule: 1,
+        model: "default".into(),
+        precision: Some(0.9),
+        holds: false,
+        why: "no source".into(),
+    })));
     samples
 }
 
