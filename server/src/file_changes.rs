@@ -5,9 +5,6 @@ use ostler_kernel::port::NamedFile;
 
 use crate::wire::FileView;
 
-/// Lines of one difference.
-const LINES_MAX: usize = 40;
-
 /// The files of a question; each that was another one before, with what it was. Files that are gone come last.
 pub(crate) fn views(now: &[NamedFile], before: &[NamedFile]) -> Vec<FileView> {
     let earlier = |file: &NamedFile| before.iter().find(|earlier| earlier.path == file.path);
@@ -19,8 +16,7 @@ pub(crate) fn views(now: &[NamedFile], before: &[NamedFile]) -> Vec<FileView> {
             bytes: file.bytes,
             is_new: !before.is_empty() && earlier(file).is_none(),
             was: changed.map(|earlier| earlier.digest.to_string()),
-            difference: changed
-                .and_then(|earlier| Some(difference(earlier.text.as_deref()?, file.text.as_deref()?))),
+            difference: changed.and_then(|earlier| file.difference(earlier)),
         }
     });
     let is_gone = |earlier: &&NamedFile| now.iter().all(|file| file.path != earlier.path);
@@ -35,23 +31,6 @@ pub(crate) fn views(now: &[NamedFile], before: &[NamedFile]) -> Vec<FileView> {
     present.chain(gone).collect()
 }
 
-/// The lines between the common beginning and the common end: `-` before those that went, `+` before those that came.
-fn difference(before: &str, now: &str) -> Vec<String> {
-    let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
-    let start = before.iter().zip(&now).take_while(|(before, now)| before == now).count();
-    let (before, now) = (&before[start..], &now[start..]);
-    let end = before.iter().rev().zip(now.iter().rev()).take_while(|(before, now)| before == now).count();
-    let went = before[..before.len() - end].iter().map(|line| format!("-{line}"));
-    let came = now[..now.len() - end].iter().map(|line| format!("+{line}"));
-    let mut lines: Vec<String> = went.chain(came).collect();
-    if lines.len() > LINES_MAX {
-        let more = lines.len() - LINES_MAX;
-        lines.truncate(LINES_MAX);
-        lines.push(format!("… {more} more lines"));
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,20 +38,6 @@ mod tests {
     fn file(path: &str, text: &str) -> NamedFile {
         let digest = ostler_kernel::lineage::hash("test", &[text.as_bytes()]);
         NamedFile { path: path.to_owned(), digest, bytes: text.len() as u64, text: Some(text.to_owned()) }
-    }
-
-    #[test]
-    fn a_difference_is_the_lines_that_went_and_came() {
-        for (before, now, expected) in [
-            ("a\nb\nc\n", "a\nx\nc\n", &["-b", "+x"][..]),
-            ("a\n", "a\nb\n", &["+b"]),
-            ("a\na\n", "a\n", &["-a"]),
-            ("", "a", &["+a"]),
-            ("a", "a\n", &[]),
-        ] {
-            assert_eq!(difference(before, now), expected, "{before:?} {now:?}");
-        }
-        assert_eq!(difference("", &"x\n".repeat(LINES_MAX + 3)).len(), LINES_MAX + 1);
     }
 
     #[test]

@@ -73,7 +73,11 @@ fn a_server_that_is_down_is_a_typed_failure_at_once() {
     world.file("ostler.toml", &format!("[mcp.x]\nsandbox = false\ncommand = {command:?}\nimpact = 0\n"));
     world.ostler(RUN).exits(1).says("server x is down").says("no licence");
     world.ostler("mcp probe x --config ostler.toml").exits(1).says("no licence");
+    // Another command is another program.
+    let held = "changed since its program was accepted";
     world.file("ostler.toml", "[mcp.x]\nsandbox = false\ncommand = [\"no-such-server\"]\nimpact = 0\n");
+    world.ostler("mcp probe x --config ostler.toml").exits(1).says(held);
+    std::fs::remove_file(world.path().join("data/mcp/x.json")).unwrap();
     world.ostler("mcp probe x --config ostler.toml").exits(1).says("there is no program no-such-server");
 }
 
