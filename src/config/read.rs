@@ -1,11 +1,10 @@
 //! Reading and parsing of configuration files.
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::Config;
 use super::masked::masked;
+use super::{Config, KnownTools};
 use crate::finding::{Finding, Source};
 use crate::plan_file::{Format, ReadError, TypedFile, read_text};
 
@@ -58,21 +57,24 @@ impl Config {
         Config::parse_with(name, text, None)
     }
 
-    /// Parses a configuration and rejects scopes with tools outside `tools`. Scopes may name disabled tools.
+    /// Parses a configuration and rejects scopes with tools outside `tools`, and rules for parameters that a tool does not have. Scopes
+    /// may name disabled tools.
     ///
     /// # Errors
     ///
     /// See [`Config::parse`].
-    pub fn parse_for(name: &str, text: &str, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+    pub fn parse_for(name: &str, text: &str, tools: &KnownTools) -> Result<Config, ConfigError> {
         Config::parse_with(name, text, Some(tools))
     }
 
-    fn parse_with(name: &str, text: &str, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
+    fn parse_with(name: &str, text: &str, tools: Option<&KnownTools>) -> Result<Config, ConfigError> {
         let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
         let mut file = TypedFile::<Config>::read(Format::Toml, &source, "config", None);
         match file.value.take() {
             Some(config) => {
-                let unknown = tools.map(|tools| config.unknown_tools(tools)).unwrap_or_default();
+                let unknown = tools
+                    .map(|tools| [config.unknown_tools(tools), config.unknown_params(tools)].concat())
+                    .unwrap_or_default();
                 let of_values = config
                     .check()
                     .into_iter()
@@ -104,16 +106,16 @@ impl Config {
         Config::read_with(path, None)
     }
 
-    /// Reads a file and rejects scopes with tools outside `tools`.
+    /// Reads a file and rejects what [`Config::parse_for`] rejects.
     ///
     /// # Errors
     ///
     /// The file cannot be read, or see [`Config::parse_for`].
-    pub fn read_for(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+    pub fn read_for(path: &Path, tools: &KnownTools) -> Result<Config, ConfigError> {
         Config::read_with(path, Some(tools))
     }
 
-    fn read_with(path: &Path, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
+    fn read_with(path: &Path, tools: Option<&KnownTools>) -> Result<Config, ConfigError> {
         let text = read_text(path, CONFIG_BYTES_MAX)?;
         let config = Config::parse_with(&path.display().to_string(), &text, tools)?;
         Ok(Config { folder: folder_of(path), path: Some(path.to_owned()), text, ..config })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{LockdownStore, PolicySource, Tool};
 
-use crate::config::Config;
+use crate::config::{Config, KnownTools};
 
 /// The file of a lockdown. Its existence stops all calls.
 pub(super) struct LockdownFile {
@@ -53,8 +53,8 @@ pub(super) struct ConfiguredPolicy {
 
 impl PolicySource for ConfiguredPolicy {
     fn read(&self) -> Result<GatePolicy, String> {
-        let names = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        let config = Config::read_for(&self.path, &names).map_err(|error| error.to_string())?;
+        let config =
+            Config::read_for(&self.path, &KnownTools::of(&self.tools)).map_err(|error| error.to_string())?;
         let config = Config { found: self.found, ..config };
         config.check_origin()?;
         Ok(config.gate(&self.tools))

@@ -156,6 +156,27 @@ fn lives_in(process: &Path, folder: &Path) -> bool {
 }
 
 #[test]
+#[test]
+fn rules_for_tools_of_servers_that_may_be_misspelt_are_warned_of() {
+    let table = "impact = {say = 0, sya = 0}\nsensitive = [\"text\", \"say.txt\"]";
+    let policy = "[policy.sensitive]\n\"mcp.x.say\" = [\"txt\"]\n\"mcp.x.tell\" = [\"text\"]";
+    let world = world("well", &format!("{table}\n{policy}"), "say");
+    // Nothing is known of a server that was never started.
+    let checked = world.ostler("policy check --config ostler.toml").exits(0).says("valid");
+    checked
+        .says("warning  policy.sensitive.\"mcp.x.say\": mcp.x.say is no accepted tool; `ostler mcp tools`");
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
+    let checked = world.ostler("policy check --config ostler.toml").exits(0);
+    let warnings = [
+        "policy.sensitive.\"mcp.x.say\": mcp.x.say has no parameter \"txt\"; did you mean \"text\"?",
+        "policy.sensitive.\"mcp.x.tell\": mcp.x.tell is no accepted tool",
+        "mcp.x.impact: mcp.x.sya is no accepted tool; did you mean \"mcp.x.say\"?",
+        "mcp.x.sensitive: no accepted tool of x has the parameter \"say.txt\"",
+    ];
+    let checked = warnings.into_iter().fold(checked, |checked, warning| checked.says(warning));
+    assert!(!checked.out.contains("parameter \"text\""), "{}", checked.out);
+}
+
 fn a_faulty_table_is_refused_with_its_place() {
     let world = World::new();
     world.file("ostler.toml", "[mcp.x]\ncommand = [\"a\"]\nurl = \"http://127.0.0.1/\"\nimpact = 7\n");

@@ -97,6 +97,15 @@ impl ImpactConfig {
         }
     }
 
+    /// Names of the tools with an impact of their own.
+    pub fn tools(&self) -> impl Iterator<Item = &str> {
+        let each = match self {
+            ImpactConfig::All(_) => None,
+            ImpactConfig::Each(impacts) => Some(impacts),
+        };
+        each.into_iter().flatten().map(|(tool, _)| tool.as_str())
+    }
+
     fn values(&self) -> Vec<u8> {
         match self {
             ImpactConfig::All(impact) => vec![*impact],

@@ -1,11 +1,10 @@
 //! The configuration of a command, and the location of its data folder.
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use ostler::config::{Config, ConfigError, StoreUrl};
+use ostler::config::{Config, ConfigError, KnownTools, StoreUrl};
 use ostler_drivers::cage::Workspaces;
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::plan::MODEL_DEFAULT;
@@ -87,10 +86,9 @@ fn contradiction(data: &Path, config: &Path) -> Failure {
     ))
 }
 
-/// Names of all built-in tools, including those that a configuration can disable or has to enable.
-fn tools() -> BTreeSet<String> {
-    let tools = builtin(&ToolConfig::complete(), None);
-    tools.iter().map(|tool| tool.spec().name.clone()).collect()
+/// All built-in tools, including those that a configuration can disable or has to enable.
+fn tools() -> KnownTools {
+    KnownTools::of(&builtin(&ToolConfig::complete(), None))
 }
 
 /// Refuses a data folder that programs of steps may have made: with grants and operators of its own it would approve their runs.
