@@ -118,10 +118,11 @@ fn a_changed_tool_is_held_until_its_difference_is_accepted() {
 
 #[test]
 fn a_question_of_a_server_waits_for_a_person() {
-    let world = world("asks", "impact = 0", "say");
+    let world = world("asks", "impact = 1", "say");
     world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
-    let run = world.start(RUN);
-    until("the question is listed", || world.ostler("approvals").out.contains("Really?"));
+    let mut run = world.start(RUN);
+    // The node runs meanwhile, so only this line says what it waits for.
+    run.until("n  waits for a person: The server of mcp.x.say asks amid a call: Really?");
     let approvals = world.ostler("approvals").exits(0).out;
     let approve = approvals.lines().find(|line| line.contains("ostler approve ")).unwrap();
     world.ostler(approve.split_once("ostler ").unwrap().1).exits(0);

@@ -8,6 +8,7 @@ pub(crate) mod holder;
 pub(crate) mod new_servers;
 pub(crate) mod open_errors;
 pub(crate) mod output_reader;
+mod questions_below;
 pub(crate) mod report;
 pub(crate) mod row_stream;
 pub(crate) mod settings;
