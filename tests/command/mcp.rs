@@ -157,7 +157,6 @@ fn lives_in(process: &Path, folder: &Path) -> bool {
 }
 
 #[test]
-#[test]
 fn rules_for_tools_of_servers_that_may_be_misspelt_are_warned_of() {
     let table = "impact = {say = 0, sya = 0}\nsensitive = [\"text\", \"say.txt\"]";
     let policy = "[policy.sensitive]\n\"mcp.x.say\" = [\"txt\"]\n\"mcp.x.tell\" = [\"text\"]";
@@ -178,6 +177,7 @@ fn rules_for_tools_of_servers_that_may_be_misspelt_are_warned_of() {
     assert!(!checked.out.contains("parameter \"text\""), "{}", checked.out);
 }
 
+#[test]
 fn a_faulty_table_is_refused_with_its_place() {
     let world = World::new();
     world.file("ostler.toml", "[mcp.x]\ncommand = [\"a\"]\nurl = \"http://127.0.0.1/\"\nimpact = 7\n");
