@@ -66,4 +66,4 @@ instructions *renew:
 
 # Every fuzz target for so many seconds, from its seeds; needs a nightly compiler and `cargo install cargo-fuzz`.
 fuzz seconds="60":
-    for target in plan policy path url stream journal; do mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target"; cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time={{seconds}} || exit 1; done
+    for target in plan policy path url stream journal mcp; do mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target"; cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time={{seconds}} || exit 1; done

@@ -75,7 +75,8 @@ impl McpServers {
     /// The server does not start, or the acceptance cannot be stored.
     pub async fn accept_first(&self, server: &McpServer) -> Result<Listing, String> {
         let listing = server.look().await?;
-        let first = Acceptance { tools: listing.tools.clone(), removed: Vec::new() };
+        let (tools, program) = (listing.tools.clone(), Some(listing.program.clone()));
+        let first = Acceptance { tools, program, ..Acceptance::default() };
         server.accept_tools(first, None).map_err(|error| error.to_string())?;
         Ok(listing)
     }

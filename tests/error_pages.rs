@@ -14,6 +14,7 @@ use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{Call, DenialCode, GatePolicy, GatedTool, Provenance, Spent, preview};
 use ostler_kernel::plan::{AdviceCode, Change, Delta, DiagnosticCode, NodeProgress, Plan, Settings, merge};
+use ostler_kernel::policy::RULE_OF_TWO;
 use serde_json::json;
 
 /// Codes other than those of plan rules.
@@ -29,12 +30,12 @@ const BY_THE_GATE: &str = "W06";
 fn codes() -> BTreeSet<String> {
     let faults = DiagnosticCode::ALL.iter().map(|code| code.as_str());
     let advice = AdviceCode::ALL.iter().map(|code| code.as_str());
-    let denials = DenialCode::ALL.iter().map(|code| code.as_str());
+    let denials = DenialCode::ALL.iter().map(|code| code.as_str()).chain([RULE_OF_TWO]);
     faults.chain(advice).chain(denials).chain(OTHERS).map(str::to_owned).collect()
 }
 
 fn is_of_gate(code: &str) -> bool {
-    DenialCode::ALL.iter().any(|known| known.as_str() == code)
+    code == RULE_OF_TWO || DenialCode::ALL.iter().any(|known| known.as_str() == code)
 }
 
 fn is_change(code: &str) -> bool {

@@ -1,13 +1,12 @@
 //! Parses arbitrary bytes as a configuration and builds the policy, without panic or hang.
 
-use std::collections::BTreeSet;
-
-use ostler::config::Config;
+use ostler::config::{Config, KnownTools};
+use ostler_drivers::tool::{ToolConfig, builtin};
 
 /// True if `bytes` are a valid configuration. A valid one yields a policy, an invalid one an error with a message.
 pub(crate) fn policy(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    let tools: BTreeSet<String> = ["fs.read", "fs.write", "http.request"].map(str::to_owned).into();
+    let tools = KnownTools::of(&builtin(&ToolConfig::complete(), None));
     match Config::parse_for("ostler.toml", &text, &tools) {
         Ok(config) => {
             let policy = config.gate(&[]);

@@ -38,7 +38,7 @@ pub use model::{
     ModelErrorClass, ModelRequest, ModelTerms, ModelTurn, ModelTurnEnd, Sampling, ToolCall, ToolChoice,
     ToolOffer, Usage,
 };
-pub use named_file::{NAMED_TEXT_BYTES_MAX, NamedFile};
+pub use named_file::{NAMED_TEXT_BYTES_MAX, NamedFile, line_difference};
 pub use operator::{LockdownStore, PolicySource};
 pub use output::{
     OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, OutputChunk, OutputStore,

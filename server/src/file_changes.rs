@@ -1,14 +1,11 @@
 //! Changes of a question, and of the files that it names, since it was last asked.
 
 use ostler_kernel::id::Digest;
-use ostler_kernel::port::NamedFile;
+use ostler_kernel::port::{NamedFile, line_difference};
 use ostler_kernel::run::ShownChange;
 use serde_json::Value;
 
 use crate::wire::{ChangeView, FileView};
-
-/// Lines of one difference.
-const LINES_MAX: usize = 40;
 
 /// The files of a question; each that was another one before, with what it was. Files that are gone come last.
 pub(crate) fn views(now: &[NamedFile], before: &[NamedFile]) -> Vec<FileView> {
@@ -21,8 +18,7 @@ pub(crate) fn views(now: &[NamedFile], before: &[NamedFile]) -> Vec<FileView> {
             bytes: file.bytes,
             is_new: !before.is_empty() && earlier(file).is_none(),
             was: changed.map(|earlier| earlier.digest.to_string()),
-            difference: changed
-                .and_then(|earlier| Some(difference(earlier.text.as_deref()?, file.text.as_deref()?))),
+            difference: changed.and_then(|earlier| file.difference(earlier)),
         }
     });
     let is_gone = |earlier: &&NamedFile| now.iter().all(|file| file.path != earlier.path);
@@ -41,25 +37,8 @@ pub(crate) fn views(now: &[NamedFile], before: &[NamedFile]) -> Vec<FileView> {
 pub(crate) fn change(change: ShownChange) -> ChangeView {
     let ShownChange { part, was, now } = change;
     let texts = was.as_ref().and_then(Value::as_str).zip(now.as_ref().and_then(Value::as_str));
-    let difference = texts.map(|(was, now)| difference(was, now));
+    let difference = texts.map(|(was, now)| line_difference(was, now));
     ChangeView { part, was, now, difference }
-}
-
-/// The lines between the common beginning and the common end: `-` before those that went, `+` before those that came.
-fn difference(before: &str, now: &str) -> Vec<String> {
-    let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
-    let start = before.iter().zip(&now).take_while(|(before, now)| before == now).count();
-    let (before, now) = (&before[start..], &now[start..]);
-    let end = before.iter().rev().zip(now.iter().rev()).take_while(|(before, now)| before == now).count();
-    let went = before[..before.len() - end].iter().map(|line| format!("-{line}"));
-    let came = now[..now.len() - end].iter().map(|line| format!("+{line}"));
-    let mut lines: Vec<String> = went.chain(came).collect();
-    if lines.len() > LINES_MAX {
-        let more = lines.len() - LINES_MAX;
-        lines.truncate(LINES_MAX);
-        lines.push(format!("… {more} more lines"));
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -69,20 +48,6 @@ mod tests {
     fn file(path: &str, text: &str) -> NamedFile {
         let digest = ostler_kernel::lineage::hash("test", &[text.as_bytes()]);
         NamedFile { path: path.to_owned(), digest, bytes: text.len() as u64, text: Some(text.to_owned()) }
-    }
-
-    #[test]
-    fn a_difference_is_the_lines_that_went_and_came() {
-        for (before, now, expected) in [
-            ("a\nb\nc\n", "a\nx\nc\n", &["-b", "+x"][..]),
-            ("a\n", "a\nb\n", &["+b"]),
-            ("a\na\n", "a\n", &["-a"]),
-            ("", "a", &["+a"]),
-            ("a", "a\n", &[]),
-        ] {
-            assert_eq!(difference(before, now), expected, "{before:?} {now:?}");
-        }
-        assert_eq!(difference("", &"x\n".repeat(LINES_MAX + 3)).len(), LINES_MAX + 1);
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Checks of a well-shaped configuration.
 
-use std::collections::BTreeSet;
-
 use ostler_drivers::HttpClearance;
 use ostler_drivers::mcp::MCP_PREFIX;
 use ostler_kernel::evaluation::{DomainError, Domains, WeightFault};
@@ -9,7 +7,7 @@ use ostler_kernel::gate::Place;
 use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::plan::{Pointer, model_of_tool};
 
-use super::{Config, RetentionConfig, ReuseRetention, SHUTDOWN_WAIT_MS_MAX};
+use super::{Config, KnownTools, RetentionConfig, ReuseRetention, SHUTDOWN_WAIT_MS_MAX};
 use crate::plan_file::closest_name;
 
 /// Roles that may have a model of their own.
@@ -128,13 +126,12 @@ impl Config {
 
     /// Caps on tools outside their scope, with the place of the tool name. Suggestions come from `tools`
     /// only.
-    pub(super) fn foreign_caps(&self, tools: Option<&BTreeSet<String>>) -> Vec<(Pointer, String, String)> {
+    pub(super) fn foreign_caps(&self, tools: Option<&KnownTools>) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
         for (scope, entry) in &self.scopes {
             for tool in entry.caps.keys().filter(|tool| !entry.tools.contains(*tool)) {
-                let there = entry.tools.iter().filter(|tool| tools.is_none_or(|all| all.contains(*tool)));
-                let elsewhere =
-                    || closest_name(tool, tools?.iter().map(String::as_str)).filter(|near| near != tool);
+                let there = entry.tools.iter().filter(|tool| tools.is_none_or(|all| all.contains(tool)));
+                let elsewhere = || closest_name(tool, tools?.names()).filter(|near| near != tool);
                 let help = if let Some(near) = closest_name(tool, there.map(String::as_str)) {
                     format!("did you mean {near:?}?")
                 } else if let Some(near) = elsewhere() {
@@ -186,7 +183,7 @@ impl Config {
     }
 
     /// Unknown tools in scopes, as place, problem and help.
-    pub(super) fn unknown_tools(&self, tools: &BTreeSet<String>) -> Vec<(Pointer, String, String)> {
+    pub(super) fn unknown_tools(&self, tools: &KnownTools) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
         for (scope, entry) in &self.scopes {
             let list = Pointer::root().key("scopes").key(scope).key("tools");
@@ -194,12 +191,12 @@ impl Config {
                 .tools
                 .iter()
                 .enumerate()
-                .filter(|(_, tool)| !tools.contains(*tool) && !self.has_own_tool(tool));
+                .filter(|(_, tool)| !tools.contains(tool) && !self.has_own_tool(tool));
             for (at, tool) in unknown {
-                let help = match closest_name(tool, tools.iter().map(String::as_str)) {
+                let help = match closest_name(tool, tools.names()) {
                     Some(meant) => format!("did you mean {meant:?}?"),
                     None => {
-                        let known: Vec<&str> = tools.iter().map(String::as_str).collect();
+                        let known: Vec<&str> = tools.names().collect();
                         format!("remove it; known tools: {}", known.join(", "))
                     }
                 };
@@ -208,7 +205,7 @@ impl Config {
         }
         let is_registered = |tool: &str| tools.contains(tool) || self.has_own_tool(tool);
         for (place, tool) in self.policy.unknown_tools(&is_registered) {
-            let help = match closest_name(tool, tools.iter().map(String::as_str)) {
+            let help = match closest_name(tool, tools.names()) {
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => "`ostler help tools` lists them".to_owned(),
             };
@@ -216,6 +213,81 @@ impl Config {
         }
         wrong
     }
+
+    /// Rules of `[policy]` for parameters that their tool does not have: such a rule would never apply.
+    pub(super) fn unknown_params(&self, tools: &KnownTools) -> Vec<(Pointer, String, String)> {
+        let rules = self.policy.params().into_iter();
+        let wrong = rules.filter_map(|(place, tool, param)| {
+            let (what, help) = unknown_param(tools, tool, param)?;
+            Some((policy_pointer(&place), what, help))
+        });
+        wrong.collect()
+    }
+
+    /// Rules for tools of MCP servers that may be misspelt, one line each: the tools are known once the server is accepted, so these rules
+    /// are no faults.
+    pub fn doubtful_rules(&self) -> Vec<String> {
+        let tools = KnownTools::of(&self.servers.tools());
+        let is_of_server = |tool: &str| tool.starts_with(MCP_PREFIX) && self.has_own_tool(tool);
+        let unlisted = |tool: &str| match closest_name(tool, tools.names()) {
+            Some(near) => format!("{tool} is no accepted tool; did you mean {near:?}?"),
+            None => format!("{tool} is no accepted tool; `ostler mcp tools` lists those that are"),
+        };
+        let named = self.policy.unknown_tools(&|tool| !is_of_server(tool) || tools.contains(tool));
+        let mut doubts: Vec<String> =
+            named.into_iter().map(|(place, tool)| format!("{}: {}", told(&place), unlisted(tool))).collect();
+        for (place, tool, param) in self.policy.params() {
+            if let Some((what, help)) = unknown_param(&tools, tool, param) {
+                doubts.push(format!("{}: {what}; {help}", told(&place)));
+            }
+        }
+        for (name, server) in &self.mcp {
+            let prefix = format!("{MCP_PREFIX}{name}.");
+            let of_server = || tools.names().filter_map(|tool| tool.strip_prefix(&prefix));
+            let has_param = |tool: &str, param: &str| {
+                tools.params(&format!("{prefix}{tool}")).is_none_or(|params| params.contains(param))
+            };
+            for tool in server.impact.tools().filter(|tool| !of_server().any(|known| known == *tool)) {
+                doubts.push(format!("mcp.{name}.impact: {}", unlisted(&format!("{prefix}{tool}"))));
+            }
+            for entry in &server.sensitive {
+                let is_of_one = |tool: &str| {
+                    entry
+                        .strip_prefix(tool)
+                        .and_then(|rest| rest.strip_prefix('.'))
+                        .is_some_and(|it| has_param(tool, it))
+                };
+                if !of_server().any(|tool| has_param(tool, entry) || is_of_one(tool)) {
+                    doubts.push(format!(
+                        "mcp.{name}.sensitive: no accepted tool of {name} has the parameter {entry:?}; `ostler mcp tools {name} --json` \
+                         shows them"
+                    ));
+                }
+            }
+        }
+        doubts
+    }
+}
+
+/// The problem with a parameter that a tool does not have, and the remedy; `None` if the tool has it, or if its parameters are not known.
+fn unknown_param(tools: &KnownTools, tool: &str, param: &str) -> Option<(String, String)> {
+    let known = tools.params(tool).filter(|known| !known.contains(param))?;
+    let names = || known.iter().map(String::as_str);
+    let help = match closest_name(param, names()) {
+        Some(meant) => format!("did you mean {meant:?}?"),
+        None if known.is_empty() => "it has none".to_owned(),
+        None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    Some((format!("{tool} has no parameter {param:?}"), help))
+}
+
+/// The place of a rule as text, such as `policy.paths[0].param`.
+fn told(place: &[Place]) -> String {
+    place.iter().fold("policy".to_owned(), |text, step| match step {
+        Place::Key(key) if key.contains('.') => format!("{text}.{key:?}"),
+        Place::Key(key) => format!("{text}.{key}"),
+        Place::Item(at) => format!("{text}[{at}]"),
+    })
 }
 
 /// The place of a rule in the configuration.

@@ -29,6 +29,7 @@
 //! ```
 
 mod check;
+mod known_tools;
 mod masked;
 mod read;
 mod service;
@@ -59,6 +60,7 @@ use serde::de::{Deserializer, Error, Visitor};
 
 use crate::mcp::McpServers;
 
+pub use known_tools::KnownTools;
 pub use read::{CONFIG_BYTES_MAX, CONFIG_NAME, ConfigError};
 pub use service::ServiceConfig;
 pub use telemetry::{TelemetryConfig, Traces};

@@ -1,14 +1,13 @@
 //! Reading and parsing of configuration files.
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ostler_drivers::cage::Workspaces;
 use ostler_server::user_folder;
 
-use super::Config;
 use super::masked::masked;
+use super::{Config, KnownTools};
 use crate::finding::{Finding, Source};
 use crate::plan_file::{Format, ReadError, TypedFile, read_text};
 
@@ -64,21 +63,24 @@ impl Config {
         Config::parse_with(name, text, None)
     }
 
-    /// Parses a configuration and rejects scopes with tools outside `tools`. Scopes may name disabled tools.
+    /// Parses a configuration and rejects scopes with tools outside `tools`, and rules for parameters that a tool does not have. Scopes
+    /// may name disabled tools.
     ///
     /// # Errors
     ///
     /// See [`Config::parse`].
-    pub fn parse_for(name: &str, text: &str, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+    pub fn parse_for(name: &str, text: &str, tools: &KnownTools) -> Result<Config, ConfigError> {
         Config::parse_with(name, text, Some(tools))
     }
 
-    fn parse_with(name: &str, text: &str, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
+    fn parse_with(name: &str, text: &str, tools: Option<&KnownTools>) -> Result<Config, ConfigError> {
         let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
         let mut file = TypedFile::<Config>::read(Format::Toml, &source, "config", None);
         match file.value.take() {
             Some(config) => {
-                let unknown = tools.map(|tools| config.unknown_tools(tools)).unwrap_or_default();
+                let unknown = tools
+                    .map(|tools| [config.unknown_tools(tools), config.unknown_params(tools)].concat())
+                    .unwrap_or_default();
                 let of_values = config
                     .check()
                     .into_iter()
@@ -110,12 +112,12 @@ impl Config {
         Config::read_with(path, None)
     }
 
-    /// Reads a file and rejects scopes with tools outside `tools`.
+    /// Reads a file and rejects what [`Config::parse_for`] rejects.
     ///
     /// # Errors
     ///
     /// The file cannot be read, or see [`Config::parse_for`].
-    pub fn read_for(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+    pub fn read_for(path: &Path, tools: &KnownTools) -> Result<Config, ConfigError> {
         Config::read_with(path, Some(tools))
     }
 
@@ -124,7 +126,7 @@ impl Config {
     /// # Errors
     ///
     /// Those of [`Config::read_for`], and [`ConfigError::Distrusted`], which shows nothing of the content: a link may lead to a secret.
-    pub fn read_found(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+    pub fn read_found(path: &Path, tools: &KnownTools) -> Result<Config, ConfigError> {
         let text = match read_text(path, CONFIG_BYTES_MAX) {
             Ok(text) => text,
             Err(error) => {
@@ -137,11 +139,11 @@ impl Config {
         Ok(Config { found: true, ..config })
     }
 
-    fn read_with(path: &Path, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
+    fn read_with(path: &Path, tools: Option<&KnownTools>) -> Result<Config, ConfigError> {
         Config::of_text(path, read_text(path, CONFIG_BYTES_MAX)?, tools)
     }
 
-    fn of_text(path: &Path, text: String, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
+    fn of_text(path: &Path, text: String, tools: Option<&KnownTools>) -> Result<Config, ConfigError> {
         let config = Config::parse_with(&path.display().to_string(), &text, tools)?;
         Ok(Config { folder: folder_of(path), path: Some(path.to_owned()), text, ..config })
     }

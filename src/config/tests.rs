@@ -186,6 +186,68 @@ fn a_cap_of_a_tool_that_no_scope_names_is_told_what_it_may_be_meant_for() {
 }
 
 #[test]
+fn a_rule_names_parameters_that_its_tool_has() {
+    let tools = KnownTools::of(&ostler_drivers::tool::builtin(&ToolConfig::complete(), None));
+    for (rule, told) in [
+        ("[[policy.paths]]\ntool = 'fs.read'\nparam = 'path'\nroot = '/srv'\n", None),
+        (
+            "[[policy.paths]]\ntool = 'fs.read'\nparam = 'pth'\nroot = '/srv'\n",
+            Some("3:9: fs.read has no parameter \"pth\"; did you mean \"path\"?"),
+        ),
+        (
+            "[[policy.egress]]\ntool = 'http.request'\nparam = 'adress'\nhosts = ['a.example']\n",
+            Some("3:9: http.request has no parameter \"adress\"; it has "),
+        ),
+        (
+            "[[policy.param_policies]]\ntool = 'fs.write'\nparam = 'texts'\nmax_items = 3\n",
+            Some("3:9: fs.write has no parameter \"texts\"; did you mean \"text\"?"),
+        ),
+        (
+            "[[policy.budgets]]\ntool = 'time.sleep'\nparam = 'mss'\nmax_sum = 3\n",
+            Some("3:9: time.sleep has no parameter \"mss\"; did you mean \"ms\"?"),
+        ),
+        ("[[policy.budgets]]\ntool = 'time.sleep'\nmax_calls = 3\n", None),
+        (
+            "[policy.sensitive]\n'fs.read' = ['pth']\n",
+            Some("fs.read has no parameter \"pth\"; did you mean \"path\"?"),
+        ),
+        (
+            "[policy.impact.'fs.read']\nrules = [{when = {all = [{param = 'pth', equals = 1}]}, impact = 1}]\n",
+            Some("fs.read has no parameter \"pth\"; did you mean \"path\"?"),
+        ),
+        // The tools of a server are known once it is accepted.
+        ("[mcp.x]\ncommand = ['a']\n[policy.sensitive]\n'mcp.x.say' = ['txt']\n", None),
+    ] {
+        let found = Config::parse_for("x", rule, &tools).err().map(|error| error.to_string());
+        assert_eq!(found.is_some(), told.is_some(), "{rule}: {found:?}");
+        assert!(found.is_none_or(|found| found.contains(told.unwrap())), "{rule}: {:?}", told);
+    }
+}
+
+#[test]
+fn misspelt_keys_of_the_policy_servers_and_cages_name_the_known_one() {
+    for (text, key, meant) in [
+        ("[policy]\ndefalt_intent = 1\n", "defalt_intent", "default_intent"),
+        ("[policy.limits]\nmax_dept = 3\n", "max_dept", "max_depth"),
+        ("[[policy.egress]]\ntool = 'a'\nparam = 'u'\nhosts = []\nport = [1]\n", "port", "ports"),
+        ("[[policy.budgets]]\ntool = 'a'\nmax_cals = 3\n", "max_cals", "max_calls"),
+        (
+            "[[policy.clearance_routes]]\ntool = 'a'\ndeadline_ms = 1\nonly_tanted = true\n",
+            "only_tanted",
+            "only_tainted",
+        ),
+        ("[policy.impact.'a']\nrules = [{when = {parm = 'p', equals = 1}, impact = 1}]\n", "parm", "param"),
+        ("[mcp.x]\ncommand = ['a']\nimpcat = 1\n", "impcat", "impact"),
+        ("[sandbox]\nminimun = 'none'\n", "minimun", "minimum"),
+        ("[sandbox.limits]\nmemory_mb = 1\n", "memory_mb", "memory_mib"),
+    ] {
+        let told = Config::parse("x", text).expect_err(text).to_string();
+        let expected = format!("unknown key {key:?}; did you mean {meant:?}?");
+        assert!(told.contains(&expected), "{text}: {told}");
+    }
+}
+
+#[test]
 fn every_place_that_is_none_is_told_where_it_stands() {
     refused(
         "[tools.http]\negress_allow = ['a b', 'ok.example.com:443', 'http://x', '*']\n",

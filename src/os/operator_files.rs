@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{LockdownStore, PolicySource, Tool};
 
-use crate::config::Config;
+use crate::config::{Config, KnownTools};
 
 /// The file of a lockdown. Its existence stops all calls.
 pub(super) struct LockdownFile {
@@ -53,10 +53,10 @@ pub(super) struct ConfiguredPolicy {
 
 impl PolicySource for ConfiguredPolicy {
     fn read(&self) -> Result<GatePolicy, String> {
-        let names = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
+        let known = KnownTools::of(&self.tools);
         let config = match self.found {
-            true => Config::read_found(&self.path, &names),
-            false => Config::read_for(&self.path, &names),
+            true => Config::read_found(&self.path, &known),
+            false => Config::read_for(&self.path, &known),
         };
         Ok(config.map_err(|error| error.to_string())?.gate(&self.tools))
     }

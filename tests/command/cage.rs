@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::world::{Ended, World};
+use super::world::{Ended, World, until};
 
 /// Runs a plan of `shell.run` nodes, one after the other.
 fn run(world: &World, programs: &[&[&str]], settings: &[(&str, &str)], more: &str) -> Ended {
@@ -186,6 +186,32 @@ fn a_policy_that_a_step_of_another_run_leaves_is_not_put_in_force() {
     world.ostler("policy reload").exits(0);
     holder.signal("TERM");
     holder.end().exits(143);
+}
+
+/// A folder that is made where a program of another process runs is not hidden from that program.
+#[test]
+fn no_data_folder_is_made_around_a_program_that_runs() {
+    let world = World::new();
+    let work = world.path().join("work");
+    let wait =
+        "echo begun > begun; while [ ! -e end ]; do [ ! -e .ostler ] || echo seen > seen; sleep 0.05; done";
+    let node = json!({"id": "n", "tool": "shell.run", "params": {"argv": ["sh", "-c", wait]}, "retries": 0});
+    world.file("work/wait.json", &json!({"id": "wait", "nodes": [node]}).to_string());
+    world.file(
+        "work/plan.json",
+        &json!({"id": "p", "nodes": [{"id": "n", "tool": "time.sleep", "params": {"ms": 1}}]}).to_string(),
+    );
+    let ostler = |line: &str| ended(world.command(line).current_dir(&work).env_remove("OSTLER_DATA"));
+    let run = world.start("run work/wait.json --intent 2 --workspace work");
+    until("the program runs", || work.join("begun").exists());
+    for data in ["", " --data other/state"] {
+        let told = "a program of another process runs where it could change what this one makes there";
+        ostler(&format!("run plan.json{data}")).exits(2).complains(told);
+    }
+    assert!(!work.join(".ostler").exists() && !work.join("other/state").exists());
+    world.file("work/end", "");
+    run.end().exits(0);
+    ostler("run plan.json").exits(0);
 }
 
 /// A program leaves a data folder of somebody else, with a grant, where the next command looks for its own.

@@ -73,7 +73,11 @@ fn a_server_that_is_down_is_a_typed_failure_at_once() {
     world.file("ostler.toml", &format!("[mcp.x]\nsandbox = false\ncommand = {command:?}\nimpact = 0\n"));
     world.ostler(RUN).exits(1).says("server x is down").says("no licence");
     world.ostler("mcp probe x --config ostler.toml").exits(1).says("no licence");
+    // Another command is another program.
+    let held = "changed since its program was accepted";
     world.file("ostler.toml", "[mcp.x]\nsandbox = false\ncommand = [\"no-such-server\"]\nimpact = 0\n");
+    world.ostler("mcp probe x --config ostler.toml").exits(1).says(held);
+    std::fs::remove_file(world.path().join("data/mcp/x.json")).unwrap();
     world.ostler("mcp probe x --config ostler.toml").exits(1).says("there is no program no-such-server");
 }
 
@@ -114,10 +118,11 @@ fn a_changed_tool_is_held_until_its_difference_is_accepted() {
 
 #[test]
 fn a_question_of_a_server_waits_for_a_person() {
-    let world = world("asks", "impact = 0", "say");
+    let world = world("asks", "impact = 1", "say");
     world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
-    let run = world.start(RUN);
-    until("the question is listed", || world.ostler("approvals").out.contains("Really?"));
+    let mut run = world.start(RUN);
+    // The node runs meanwhile, so only this line says what it waits for.
+    run.until("n  waits for a person: The server of mcp.x.say asks amid a call: Really?");
     let approvals = world.ostler("approvals").exits(0).out;
     let approve = approvals.lines().find(|line| line.contains("ostler approve ")).unwrap();
     world.ostler(approve.split_once("ostler ").unwrap().1).exits(0);
@@ -149,6 +154,27 @@ fn lives_in(process: &Path, folder: &Path) -> bool {
     let command = std::fs::read(process.join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&command).contains("misbehaving")
         && std::fs::read_link(process.join("cwd")).is_ok_and(|place| place == folder)
+}
+
+#[test]
+fn rules_for_tools_of_servers_that_may_be_misspelt_are_warned_of() {
+    let table = "impact = {say = 0, sya = 0}\nsensitive = [\"text\", \"say.txt\"]";
+    let policy = "[policy.sensitive]\n\"mcp.x.say\" = [\"txt\"]\n\"mcp.x.tell\" = [\"text\"]";
+    let world = world("well", &format!("{table}\n{policy}"), "say");
+    // Nothing is known of a server that was never started.
+    let checked = world.ostler("policy check --config ostler.toml").exits(0).says("valid");
+    checked
+        .says("warning  policy.sensitive.\"mcp.x.say\": mcp.x.say is no accepted tool; `ostler mcp tools`");
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
+    let checked = world.ostler("policy check --config ostler.toml").exits(0);
+    let warnings = [
+        "policy.sensitive.\"mcp.x.say\": mcp.x.say has no parameter \"txt\"; did you mean \"text\"?",
+        "policy.sensitive.\"mcp.x.tell\": mcp.x.tell is no accepted tool",
+        "mcp.x.impact: mcp.x.sya is no accepted tool; did you mean \"mcp.x.say\"?",
+        "mcp.x.sensitive: no accepted tool of x has the parameter \"say.txt\"",
+    ];
+    let checked = warnings.into_iter().fold(checked, |checked, warning| checked.says(warning));
+    assert!(!checked.out.contains("parameter \"text\""), "{}", checked.out);
 }
 
 #[test]

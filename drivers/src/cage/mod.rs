@@ -17,6 +17,7 @@ mod init;
 #[cfg(target_os = "linux")]
 mod mounts;
 mod paths;
+mod presence;
 #[cfg(target_os = "linux")]
 mod privileges;
 mod resolver;
@@ -34,4 +35,5 @@ pub use workspaces::Workspaces;
 
 pub(crate) use call_group::{CallGroup, end_groups_of, owned_prefix};
 pub(crate) use helper::Report;
+pub(crate) use presence::Presence;
 pub(crate) use spec::{CageSpec, CagedCall, Cages, random_word};

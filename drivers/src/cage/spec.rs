@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::config::{CallLimits, SandboxConfig};
 use super::helper::HELPER_COMMAND;
 use super::hidden::{Hidden, between, data_folders};
+use super::presence::Presence;
 use super::resolver::Resolver;
 use super::rungs::{Reached, reached};
+use super::workspaces::is_closed;
 use super::{paths, rungs};
 use crate::tool::DataFolder;
 use crate::tool::tool_spec::{structural, transient};
@@ -89,6 +91,9 @@ pub(crate) struct CageSpec {
     pub(super) limits: CallLimits,
     /// `cgroup.procs` of the groups of the call.
     pub(super) groups: Vec<PathBuf>,
+    /// Lasts as long as the program.
+    #[serde(skip)]
+    pub(super) presence: Option<Arc<Presence>>,
 }
 
 impl Cages {
@@ -129,7 +134,10 @@ impl Cages {
             // Noting tells of a failure.
             let _ = workspaces.make_folder();
         }
+        // Before the cage is decided: a data folder that is made later sees the mark.
+        let presence = self.enter(call)?;
         let mut spec = self.spec(call, rung, helper, bubblewrap.unwrap_or_default())?;
+        spec.presence = presence;
         if !spec.write.is_empty() {
             self.note(&spec)?;
         }
@@ -138,6 +146,22 @@ impl Cages {
         }
         spec.nonce = format!("ostler-sandbox-{}", random_word()?);
         Ok(Some(spec))
+    }
+
+    /// Marks where the program writes, until it ends; `None` if nothing is noted.
+    fn enter(&self, call: CagedCall<'_>) -> Result<Option<Arc<Presence>>, Failure> {
+        let Some(workspaces) = &self.config.workspaces else { return Ok(None) };
+        let written = match (call.impact, call.writes) {
+            (0, _) => return Ok(None),
+            (_, false) => self.write.clone(),
+            (_, true) => paths::writable(call.workspace, &self.write),
+        };
+        match workspaces.enter(&written) {
+            Ok(presence) => Ok(Some(Arc::new(presence))),
+            // Noting tells of it.
+            Err(error) if is_closed(&error) => Ok(None),
+            Err(error) => Err(transient(format!("cannot mark that a program runs: {error}"))),
+        }
     }
 
     /// Notes where a program will write. Blocks at the first call in a place.
@@ -221,6 +245,7 @@ impl Cages {
             observes: impact == 0,
             limits: self.config.limits,
             groups: Vec::new(),
+            presence: None,
         })
     }
 }
@@ -246,11 +271,17 @@ impl CageSpec {
             observes: true,
             limits: CallLimits::default(),
             groups: Vec::new(),
+            presence: None,
         }
     }
 
     pub(crate) fn rung(&self) -> CageRung {
         self.rung
+    }
+
+    /// The mark of the running program that other processes see.
+    pub(crate) fn presence(&self) -> Option<Arc<Presence>> {
+        self.presence.clone()
     }
 
     pub(crate) fn nonce(&self) -> &str {

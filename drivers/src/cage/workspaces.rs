@@ -45,6 +45,10 @@ impl Workspaces {
         Workspaces { folder: folder.to_owned() }
     }
 
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Makes the user's folder, if that is possible: what is there can be hidden, and where it is missing a program might make one with
     /// notes of its own.
     pub(super) fn make_folder(&self) -> io::Result<()> {
@@ -217,7 +221,7 @@ impl Workspaces {
 }
 
 /// Whether the user's folder is closed to this process.
-fn is_closed(error: &io::Error) -> bool {
+pub(super) fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 

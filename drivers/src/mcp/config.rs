@@ -49,6 +49,9 @@ pub struct McpConfig {
     pub read: Vec<PathBuf>,
     /// Writable folders, with paths like those of `read`.
     pub write: Vec<PathBuf>,
+    /// Files and folders that the command names and that may change without acceptance, such as a database, with paths like those of
+    /// `read`.
+    pub may_change: Vec<PathBuf>,
     /// The program reaches the network.
     pub network: bool,
     /// Time to start and to list the tools, in milliseconds; default [`MCP_START_MS_DEFAULT`].
@@ -92,6 +95,15 @@ impl ImpactConfig {
             ImpactConfig::All(impact) => Some(*impact),
             ImpactConfig::Each(impacts) => impacts.get(tool).copied(),
         }
+    }
+
+    /// Names of the tools with an impact of their own.
+    pub fn tools(&self) -> impl Iterator<Item = &str> {
+        let each = match self {
+            ImpactConfig::All(_) => None,
+            ImpactConfig::Each(impacts) => Some(impacts),
+        };
+        each.into_iter().flatten().map(|(tool, _)| tool.as_str())
     }
 
     fn values(&self) -> Vec<u8> {
@@ -156,8 +168,10 @@ impl McpConfig {
         if self.impact.values().iter().any(|impact| *impact > 2) {
             fault(Some("impact"), "an impact is above 2".into(), "use 0, 1 or 2");
         }
-        if self.url.is_some() && (self.network || !self.read.is_empty() || !self.write.is_empty()) {
-            let help = "remove `read`, `write` and `network`: they are for a command";
+        let is_of_command = self.network
+            || [&self.read, &self.write, &self.may_change].into_iter().any(|paths| !paths.is_empty());
+        if self.url.is_some() && is_of_command {
+            let help = "remove `read`, `write`, `may_change` and `network`: they are for a command";
             fault(Some("url"), "a server at an address has no cage".into(), help);
         }
         if self.start_ms == Some(0) {
@@ -264,14 +278,14 @@ mod tests {
             "url = \"ftp://u:p@h/\"\nnetwork = true",
             expect![[r#"
                 url: "ftp://u:p@h/" is no address of a server; use an address such as "https://mcp.example.com/mcp", without user and password
-                url: a server at an address has no cage; remove `read`, `write` and `network`: they are for a command
+                url: a server at an address has no cage; remove `read`, `write`, `may_change` and `network`: they are for a command
             "#]],
         );
         check(
             "x",
             "comand = []",
             expect![
-                "unknown field `comand`, expected one of `command`, `url`, `env`, `token_env`, `impact`, `trust`, `sensitive`, `sandbox`, `read`, `write`, `network`, `start_ms`"
+                "unknown field `comand`, expected one of `command`, `url`, `env`, `token_env`, `impact`, `trust`, `sensitive`, `sandbox`, `read`, `write`, `may_change`, `network`, `start_ms`"
             ],
         );
         check("x", "impact = \"low\"", expect!["an impact from 0 to 2, or a table such as {git_log = 0}"]);

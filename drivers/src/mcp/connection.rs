@@ -12,6 +12,7 @@ use super::config::McpConfig;
 use super::definition::Definition;
 use super::http::http_transport;
 use super::stdio::{Place, StdioServer};
+use ostler_kernel::port::NamedFile;
 
 /// Most tools of a server.
 pub const MCP_TOOLS_MAX: usize = 1_000;
@@ -42,6 +43,8 @@ pub struct Listing {
     pub tools: Vec<Definition>,
     /// Refused tools: the name, and the reason.
     pub refused: Vec<(String, String)>,
+    /// The files of the program that runs.
+    pub program: Vec<NamedFile>,
 }
 
 impl Connection {

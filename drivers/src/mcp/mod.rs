@@ -2,7 +2,7 @@
 //!
 //! Only accepted tools of a server are offered. [`Pins`] keeps the accepted definitions, so no server starts to list tools. A server
 //! starts with the first call ([`McpServer`] is a [`Device`](ostler_kernel::port::Device)), and lists its tools again with each start.
-//! A tool that differs from its accepted definition is held.
+//! A tool that differs from its accepted definition is held, and so is a server whose program has other files than the accepted ones.
 
 mod caller;
 mod class;
@@ -14,6 +14,7 @@ pub mod frames;
 mod held;
 mod http;
 mod pins;
+mod program;
 mod question;
 mod result;
 mod server;
@@ -33,6 +34,7 @@ pub use definition::{
 };
 pub use held::MCP_DIFFERENCE_BYTES_MAX;
 pub use pins::{Acceptance, Accepted, MCP_PINS_BYTES_MAX, Pins};
+pub use program::{FileDifference, MCP_PROGRAM_BYTES_MAX};
 pub use question::{MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX};
 pub use result::MCP_FAILURE_BYTES;
 pub use server::McpServer;

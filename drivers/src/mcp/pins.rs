@@ -1,9 +1,10 @@
-//! The accepted definitions of each server's tools, one file for each server.
+//! The accepted definitions of each server's tools, and the files of its program, one file for each server.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ostler_kernel::port::NamedFile;
 use serde::{Deserialize, Serialize};
 
 use super::definition::Definition;
@@ -29,6 +30,9 @@ pub struct Accepted {
     pub by: Option<String>,
     /// The tools, by name.
     pub tools: Vec<Definition>,
+    /// The files that the command of the server names or executes; `None` if they were accepted before files were pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Vec<NamedFile>>,
 }
 
 /// Change to the accepted tools of a server.
@@ -39,17 +43,20 @@ pub struct Acceptance {
     pub tools: Vec<Definition>,
     /// Names of tools to forget.
     pub removed: Vec<String>,
+    /// Files of the program to accept; `None` keeps the accepted ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Vec<NamedFile>>,
 }
 
 impl Accepted {
     /// The accepted tools after one more acceptance.
     pub fn with(mut self, acceptance: Acceptance, by: Option<&str>) -> Accepted {
-        let Acceptance { tools, removed } = acceptance;
+        let Acceptance { tools, removed, program } = acceptance;
         let is_named = |name: &String| removed.contains(name) || tools.iter().any(|tool| tool.name == *name);
         self.tools.retain(|tool| !is_named(&tool.name));
         self.tools.extend(tools);
         self.tools.sort_by(|one, other| one.name.cmp(&other.name));
-        Accepted { by: by.map(str::to_owned), tools: self.tools }
+        Accepted { by: by.map(str::to_owned), tools: self.tools, program: program.or(self.program) }
     }
 }
 
@@ -115,12 +122,17 @@ mod tests {
         assert_eq!(pins.read("time").unwrap(), None);
         let tool: Definition =
             serde_json::from_value(json!({"name": "now", "input": {"type": "object"}})).unwrap();
-        let first = Acceptance { tools: vec![tool.clone()], removed: Vec::new() };
+        let digest = ostler_kernel::lineage::hash("test", &[b"1"]);
+        let program = Some(vec![NamedFile { path: "a.py".into(), digest, bytes: 1, text: None }]);
+        let first = Acceptance { tools: vec![tool.clone()], removed: Vec::new(), program: program.clone() };
         let accepted = Accepted::default().with(first, Some("ann"));
         pins.write("time", &accepted).unwrap();
-        assert_eq!(pins.read("time").unwrap(), Some(Accepted { by: Some("ann".into()), tools: vec![tool] }));
-        let gone = Acceptance { tools: Vec::new(), removed: vec!["now".into()] };
-        assert_eq!(accepted.with(gone, None), Accepted::default());
+        let read = Accepted { by: Some("ann".into()), tools: vec![tool], program: program.clone() };
+        assert_eq!(pins.read("time").unwrap(), Some(read));
+        let gone = Acceptance { removed: vec!["now".into()], ..Acceptance::default() };
+        assert_eq!(accepted.with(gone, None), Accepted { program, ..Accepted::default() });
+        fs::write(data.path().join("mcp/time.json"), "{\"by\": \"ann\", \"tools\": []}").unwrap();
+        assert_eq!(pins.read("time").unwrap().unwrap().program, None, "accepted by an earlier version");
         fs::write(data.path().join("mcp/time.json"), "{\"tools\": [").unwrap();
         let told = pins.read("time").unwrap_err().to_string();
         assert!(told.contains("`ostler mcp accept time`"), "{told}");

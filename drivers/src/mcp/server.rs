@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{BoxFuture, Device, DeviceEnd};
+use ostler_kernel::port::{BoxFuture, Device, DeviceEnd, NamedFile};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
@@ -15,10 +15,15 @@ use super::caller::Caller;
 use super::config::{MCP_START_MS_DEFAULT, McpConfig};
 use super::connection::{Connection, Listing};
 use super::definition::{Definition, Difference};
+use super::held::{self, MAY_CHANGE};
 use super::pins::{Acceptance, Accepted, Pins};
+use super::program::ProgramFiles;
 use super::stdio::Place;
 use super::tool::MCP_PREFIX;
 use crate::tool::tool_spec::transient;
+
+/// Starts for one call: a file of the program may change while it runs, and once more while it starts.
+const STARTS_MAX: usize = 3;
 
 /// A server of `[mcp.NAME]`. The supervised device connects on the first call.
 pub struct McpServer {
@@ -26,7 +31,7 @@ pub struct McpServer {
     table: String,
     pub(super) config: McpConfig,
     device: String,
-    place: Place,
+    pub(super) place: Place,
     /// File of the accepted tools; `None` keeps the tools in memory alone.
     pins: Option<Pins>,
     accepted: Mutex<Option<Accepted>>,
@@ -50,13 +55,28 @@ pub(super) struct Up {
     pub(super) caller: Caller,
     /// The tools that the server lists.
     listed: Mutex<BTreeMap<String, Definition>>,
+    program: ProgramFiles,
     broken: Notify,
+    /// Reason for [`Up::end`].
+    why: OnceLock<&'static str>,
 }
 
 impl Up {
     /// Ends the connection after a call without an answer.
     pub(super) fn lost(&self) {
+        self.end("the answer to a call was lost");
+    }
+
+    fn end(&self, why: &'static str) {
+        self.why.get_or_init(|| why);
         self.broken.notify_one();
+    }
+
+    /// True if a file of the program was written or replaced since it started: an interpreter may read it again.
+    async fn is_touched(self: &Arc<Up>) -> bool {
+        let up = Arc::clone(self);
+        let looked = tokio::task::spawn_blocking(move || up.program.is_touched());
+        looked.await.unwrap_or(true)
     }
 
     /// Present definition of a tool; `None` if the server no longer lists the tool.
@@ -133,14 +153,38 @@ impl McpServer {
     ///
     /// # Errors
     ///
-    /// The reason for the missing list.
+    /// The reason for the missing list: also that the program is held.
     pub async fn look(&self) -> Result<Listing, String> {
-        let (connection, listing) = self.connect().await?;
+        let (connection, listing, _) = self.connect(None).await?;
         connection.close().await;
         Ok(listing)
     }
 
-    async fn connect(&self) -> Result<(Connection, Listing), String> {
+    /// The same, for a program that is accepted as it is in `program`, whatever was accepted before.
+    ///
+    /// # Errors
+    ///
+    /// The reason for the missing list: also that the program is another one by now.
+    pub async fn look_at(&self, program: &[NamedFile]) -> Result<Listing, String> {
+        let (connection, listing, _) = self.connect(Some(program)).await?;
+        connection.close().await;
+        Ok(listing)
+    }
+
+    /// Starts the program, unless its files differ from the accepted ones, and lists the tools. Files that change while the program
+    /// starts end it: it may have read them.
+    async fn connect(
+        &self,
+        accepted: Option<&[NamedFile]>,
+    ) -> Result<(Connection, Listing, ProgramFiles), String> {
+        let program = ProgramFiles::read(&self.config, &self.place.folder).await;
+        let held = match accepted {
+            Some(accepted) => {
+                held::changed(accepted, &program.files).map(|files| format!("{files} changed meanwhile"))
+            }
+            None => self.held(&program.files),
+        };
+        held.map_or(Ok(()), Err)?;
         let start_ms = self.start_ms();
         let open = async {
             let connection = Connection::open(&self.table, &self.config, &self.place).await?;
@@ -148,15 +192,59 @@ impl McpServer {
             Ok((connection, listing))
         };
         let opened = tokio::time::timeout(Duration::from_millis(start_ms), open).await;
-        opened.unwrap_or_else(|_| Err(format!("it did not start and list its tools within {start_ms} ms")))
+        let (connection, mut listing) = opened
+            .unwrap_or_else(|_| Err(format!("it did not start and list its tools within {start_ms} ms")))?;
+        let now = ProgramFiles::read(&self.config, &self.place.folder).await;
+        if now != program {
+            let files = held::changed(&program.files, &now.files);
+            let files = files.unwrap_or_else(|| "a file of its program".to_owned());
+            return Err(format!(
+                "{files} changed while it started, so it was ended before any call; {MAY_CHANGE}"
+            ));
+        }
+        listing.program.clone_from(&program.files);
+        Ok((connection, listing, program))
     }
 
     fn start_ms(&self) -> u64 {
         self.config.start_ms.unwrap_or(MCP_START_MS_DEFAULT)
     }
 
+    /// Returns the connection to the accepted program, and starts the program if necessary. Waits at most `wait_ms` for a start.
+    ///
+    /// # Errors
+    ///
+    /// The server is held, or down. Nothing was called.
+    pub(super) async fn ready(&self, wait_ms: u64) -> Result<Arc<Up>, Failure> {
+        for _ in 0..STARTS_MAX {
+            if !self.is_up() {
+                let program = self.program().await;
+                self.held(&program).map_or(Ok(()), |why| Err(held::failure(why)))?;
+            }
+            let up = self.up(wait_ms).await?;
+            if !up.is_touched().await {
+                return Ok(up);
+            }
+            up.end("a file of its program changed while it ran");
+            // Another call may have found the same, and the server may have started again since.
+            self.link.send_if_modified(|link| {
+                let is_same = matches!(link, Link::Up(now) if Arc::ptr_eq(now, &up));
+                if is_same {
+                    *link = Link::Down;
+                }
+                is_same
+            });
+        }
+        let name = &self.table;
+        Err(transient(format!("server {name}: the files of its program keep changing: nothing was called")))
+    }
+
+    fn is_up(&self) -> bool {
+        matches!(&*self.link.borrow(), Link::Up(up) if !up.caller.is_closed())
+    }
+
     /// Returns the connection, and starts the server if necessary. Waits at most `wait_ms`.
-    pub(super) async fn up(&self, wait_ms: u64) -> Result<Arc<Up>, Failure> {
+    async fn up(&self, wait_ms: u64) -> Result<Arc<Up>, Failure> {
         let mut link = self.link.subscribe();
         let up = async {
             loop {
@@ -189,19 +277,24 @@ impl McpServer {
     }
 
     async fn run(&self) -> String {
-        let (connection, listing) = match self.connect().await {
+        let (connection, listing, program) = match self.connect(None).await {
             Ok(opened) => opened,
             Err(why) => return why,
         };
-        let up =
-            Arc::new(Up { caller: connection.caller(), listed: Mutex::default(), broken: Notify::new() });
+        let up = Arc::new(Up {
+            caller: connection.caller(),
+            listed: Mutex::default(),
+            program,
+            broken: Notify::new(),
+            why: OnceLock::new(),
+        });
         self.store_listing(&up, &listing);
         self.link.send_replace(Link::Up(Arc::clone(&up)));
         let mut ended = std::pin::pin!(connection.ended());
         loop {
             let listed = tokio::select! {
                 why = &mut ended => return why,
-                () = up.broken.notified() => return "the answer to a call was lost".to_owned(),
+                () = up.broken.notified() => return up.why.get().copied().unwrap_or_default().to_owned(),
                 listed = up.caller.changed(Duration::from_millis(self.start_ms())) => listed,
             };
             match listed {

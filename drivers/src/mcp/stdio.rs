@@ -134,7 +134,7 @@ impl StdioServer {
 }
 
 /// A path of the configuration: absolute, below `~/`, or within its folder.
-fn rooted(folder: &Path, given: &Path) -> PathBuf {
+pub(super) fn rooted(folder: &Path, given: &Path) -> PathBuf {
     let path = match (given.strip_prefix("~"), std::env::home_dir()) {
         (Ok(rest), Some(home)) => home.join(rest),
         _ => folder.join(given),

@@ -60,7 +60,7 @@ impl McpTool {
     async fn call_server(&self, permit: Permit, context: CallContext) -> ToolResult {
         let (server, tool) = (&self.server, &self.spec.name);
         let wait_ms = context.timeout_ms / 100 * START_SHARE_PERCENT;
-        let up = server.up(wait_ms.max(1)).await?;
+        let up = server.ready(wait_ms.max(1)).await?;
         self.clear(&up, &*context.attempt).await?;
         let asking = Asking { tool: tool.clone(), attempt: context.attempt };
         match up.caller.call(&self.definition.name, permit.into_params(), asking).await {

@@ -1,7 +1,8 @@
-//! Reads the files that a program call names, so that an approval can be bound to them.
+//! Reads the files that a program call names, so that an approval can be bound to them, and the acceptance of an MCP server.
 
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use super::blocking_tool::{CancelFlag, off_runtime};
 use super::process::program_file;
 use super::workspace::{CHUNK_BYTES, Workspace};
 
-/// Bytes that are read for one call. A file beyond is bound by its size and times, which no program can set back.
-const READ_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that are read for one call of a tool.
+pub(super) const READ_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes of texts that are kept for one call.
 const TEXTS_BYTES_MAX: usize = 64 << 10;
@@ -41,27 +42,32 @@ const PRIVATE: [&str; 9] = [
 const SOUGHT_MAX: usize = 50_000;
 
 /// What a call goes by, as far as its parameters say.
-pub(super) struct Naming {
+pub(crate) struct Naming {
     pub argv: Vec<String>,
     pub stdin: Option<String>,
     /// The folder of the call, below the workspace.
     pub cwd: Option<String>,
     /// See [`Program::distrusted`](super::process::Program).
     pub distrusted: Vec<PathBuf>,
+    /// The program counts if the search path finds it below this folder.
+    pub searched_below: Arc<Path>,
+    /// Bytes that are read. A file beyond is bound by its size and times, which no program can set back.
+    pub read_bytes_max: u64,
 }
 
-/// The regular files below the workspace that a call names, by path: the program too, if the search path finds it there.
-pub(super) async fn named_files(naming: Naming, root: Arc<Path>) -> Vec<NamedFile> {
+/// The regular files below the workspace that a call names, by path: the program too, if the search path finds it there. A link that
+/// leads out of the workspace is bound by where it leads.
+pub(crate) async fn named_files(naming: Naming, root: Arc<Path>) -> Vec<NamedFile> {
     let found = off_runtime(move |cancel| {
-        let Naming { argv, stdin, cwd, distrusted } = naming;
+        let Naming { argv, stdin, cwd, distrusted, searched_below, read_bytes_max } = naming;
         let program = argv.first().map(|name| program_file(name, &distrusted));
         let stdin = stdin.filter(|text| text.len() <= STDIN_BYTES_MAX);
         let words: Vec<String> = argv.into_iter().chain(stdin).collect();
         let mut named = named_paths(&words);
-        named.paths.extend(program.and_then(|file| in_workspace(&root, &file)));
+        named.paths.extend(program.and_then(|file| in_folder(&searched_below, &file)));
         let workspace = Workspace::open(&root)?;
         let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
-        read(&workspace, &root, &here, &named, cancel)
+        read(&workspace, &root, &here, &named, read_bytes_max, cancel)
     });
     // The call itself tells what is wrong with its folder.
     found.await.unwrap_or_default()
@@ -72,6 +78,7 @@ fn read(
     root: &Path,
     here: &Path,
     named: &NamedPaths,
+    bytes_max: u64,
     cancel: &CancelFlag,
 ) -> Result<Vec<NamedFile>, Failure> {
     let mut folders = BTreeSet::new();
@@ -82,7 +89,8 @@ fn read(
     for path in &named.paths {
         // A path that leads out of the workspace is not the plan's to change.
         let Some(path) = below(root, here, path) else { continue };
-        if workspace.dir().is_dir(&path) {
+        // The system follows a link that leads out of the workspace and perhaps back.
+        if workspace.dir().is_dir(&path) || root.join(&path).is_dir() {
             search(&path);
         } else {
             files.insert(path);
@@ -93,12 +101,13 @@ fn read(
     let names: Vec<String> = names.take(SOUGHT_MAX).collect();
     let sought = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     files.extend(sought.take(SOUGHT_MAX).filter_map(|path| climb(&path)));
-    let (mut left, mut text_left, mut read) = (READ_BYTES_MAX, TEXTS_BYTES_MAX, Vec::new());
+    let (mut left, mut text_left, mut read) = (bytes_max, TEXTS_BYTES_MAX, Vec::new());
     for path in files {
         cancel.check()?;
-        let Ok(relative) = workspace.relative(path.to_str().unwrap_or_default()) else { continue };
-        let Ok(file) = workspace.file(&relative) else { continue };
-        let mut file = digested(&path, file, &mut left);
+        let mut file = match opened(workspace, &path) {
+            Some(file) => digested(&path, file, &mut left),
+            None => behind_link(workspace, root, &path, &mut left),
+        };
         if let Some(file) = &mut file {
             file.text.take_if(|text| text.len() > text_left);
             text_left -= file.text.as_ref().map_or(0, String::len);
@@ -108,14 +117,31 @@ fn read(
     Ok(read)
 }
 
+fn opened(workspace: &Workspace, path: &Path) -> Option<File> {
+    let relative = workspace.relative(path.to_str()?).ok()?;
+    workspace.file(&relative).ok()
+}
+
+/// The file that a program finds behind a link that no tool follows, because it is absolute or leads out of the workspace. A file
+/// outside is not the plan's to change, and the link is: it is bound by where it leads.
+fn behind_link(workspace: &Workspace, root: &Path, path: &Path, left: &mut u64) -> Option<NamedFile> {
+    let real = root.join(path).canonicalize().ok()?;
+    if let Ok(within) = real.strip_prefix(root.canonicalize().ok()?) {
+        return digested(path, opened(workspace, within)?, left);
+    }
+    let bytes = real.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
+    let digest = lineage::hash("aos/file-link/1", &[real.as_os_str().as_bytes()]);
+    Some(NamedFile { path: path.to_str()?.to_owned(), digest, bytes, text: None })
+}
+
 /// The path of a named file below the workspace, without `.` and `..`; `None` if it leads out.
 fn below(root: &Path, here: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     if path.is_absolute() { path.strip_prefix(root).ok().map(plain) } else { climb(&here.join(path)) }
 }
 
-/// A file in a folder of the search path, named from the workspace; `None` if it lies elsewhere.
-fn in_workspace(root: &Path, file: &Path) -> Option<String> {
+/// A file in a folder of the search path, named from this folder; `None` if it lies elsewhere.
+fn in_folder(root: &Path, file: &Path) -> Option<String> {
     let folder = file.parent().filter(|_| file.is_absolute())?.canonicalize().ok()?;
     let below = folder.strip_prefix(root.canonicalize().ok()?).ok()?;
     Some(root.join(below).join(file.file_name()?).to_str()?.to_owned())
@@ -181,10 +207,15 @@ fn stamped(path: String, meta: &Metadata) -> NamedFile {
 mod tests {
     use super::*;
 
+    fn naming(argv: Vec<String>, stdin: Option<String>, cwd: Option<String>, root: &Path) -> Naming {
+        let (searched_below, read_bytes_max) = (root.into(), READ_BYTES_MAX);
+        Naming { argv, stdin, cwd, distrusted: Vec::new(), searched_below, read_bytes_max }
+    }
+
     async fn names(root: &Path, argv: &[&str], cwd: Option<&str>) -> Vec<NamedFile> {
         let argv = argv.iter().map(ToString::to_string).collect();
         let cwd = cwd.map(str::to_owned);
-        named_files(Naming { argv, stdin: None, cwd, distrusted: Vec::new() }, root.into()).await
+        named_files(naming(argv, None, cwd, root), root.into()).await
     }
 
     #[tokio::test]
@@ -208,26 +239,57 @@ mod tests {
         let absolute = root.join("run.sh");
         let absolute = absolute.to_str().expect("UTF-8");
         assert_eq!(paths(names(&root, &["sh", "-c", &format!(". {absolute}")], None).await), ["run.sh"]);
-        for outside in ["../out.sh", "link.sh", "/etc/passwd", "lib"] {
+        for outside in ["../out.sh", "/etc/passwd", "lib"] {
             assert_eq!(names(&root, &["cat", outside], None).await, [], "{outside}");
         }
-        let naming = |text: &str| Naming {
-            argv: vec!["sh".to_owned()],
-            stdin: Some(text.to_owned()),
-            cwd: None,
-            distrusted: Vec::new(),
-        };
+        let fed = |text: &str| naming(vec!["sh".to_owned()], Some(text.to_owned()), None, &root);
         std::fs::write(root.join("lib/own.sh"), "").expect("it is written");
         let code = "./run.sh\ncd lib; ./own.sh";
-        assert_eq!(paths(named_files(naming(code), root.as_path().into()).await), ["lib/own.sh", "run.sh"]);
+        assert_eq!(paths(named_files(fed(code), root.as_path().into()).await), ["lib/own.sh", "run.sh"]);
         let long = format!("./run.sh{}", " ".repeat(STDIN_BYTES_MAX));
-        assert_eq!(named_files(naming(&long), root.as_path().into()).await, []);
+        assert_eq!(named_files(fed(&long), root.as_path().into()).await, []);
         let before = names(&root, &["./run.sh"], None).await;
         assert_eq!((before[0].text.as_deref(), before[0].bytes), (Some("x"), 1));
         std::fs::write(root.join("run.sh"), "z".repeat(NAMED_TEXT_BYTES_MAX + 1)).expect("it is written");
         let after = names(&root, &["./run.sh"], None).await;
         assert_ne!(before[0].digest, after[0].digest);
         assert_eq!(after[0].text, None);
+    }
+
+    /// A link is the plan's to change, also one that no tool follows.
+    #[tokio::test]
+    async fn a_link_is_bound_to_what_a_program_finds_behind_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("work");
+        std::fs::create_dir_all(root.join("lib")).expect("a folder");
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+        for name in ["out.sh", "more.sh", "work/in.sh", "work/lib/run.sh"] {
+            write(name, "1");
+        }
+        let link = |target: &Path| {
+            let _ = std::fs::remove_file(root.join("run.sh"));
+            std::os::unix::fs::symlink(target, root.join("run.sh")).expect("a link");
+        };
+        let run = async || names(&root, &["sh", "run.sh"], None).await;
+        link(&folder.path().join("out.sh"));
+        let out = run().await;
+        assert_eq!((&*out[0].path, out[0].text.as_deref()), ("run.sh", None), "what is outside is not shown");
+        write("out.sh", "2");
+        assert_eq!(run().await, out, "a file outside is not the plan's to change");
+        link(&folder.path().join("more.sh"));
+        assert_ne!(run().await, out);
+        // An absolute link back into the workspace.
+        link(&root.join("in.sh"));
+        let within = run().await;
+        assert_eq!(within[0].text.as_deref(), Some("1"));
+        write("work/in.sh", "2");
+        assert_ne!(run().await, within);
+        std::fs::remove_file(root.join("run.sh")).expect("removed");
+        std::os::unix::fs::symlink(root.join("lib"), root.join("linked")).expect("a link");
+        let before = names(&root, &["make", "-C", "linked", "run.sh"], None).await;
+        assert_eq!(before.iter().map(|file| &*file.path).collect::<Vec<_>>(), ["linked/run.sh"]);
+        write("work/lib/run.sh", "2");
+        assert_ne!(names(&root, &["make", "-C", "linked", "run.sh"], None).await, before);
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ use super::process_tree::{Leader, MARK, ProcessTree};
 use super::temporary_folder::TemporaryFolder;
 use super::tool_spec::{crash, structural, transient};
 use super::workspace::is_out_of_resources;
-use crate::cage::{CageSpec, CallGroup, Report};
+use crate::cage::{CageSpec, CallGroup, Presence, Report};
 
 /// Bytes kept from the start of an output.
 pub const OUTPUT_HEAD_BYTES: usize = 768 << 10;
@@ -112,7 +112,7 @@ impl ProcessGroup {
                 Ok(begun) => begun,
                 Err(error) => return drop(send_started.send(Err(error))),
             };
-            let Begun { child, process, tree, group, temporary } = begun;
+            let Begun { child, process, tree, group, temporary, presence } = begun;
             let mut child = child;
             let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
             let leader = GroupLeader { child, process, tree: tree.clone(), group, reaped: false };
@@ -123,7 +123,7 @@ impl ProcessGroup {
             let pid = process.pid.as_raw_nonzero().get();
             let pid_file = works_for.and_then(|folder| folder.write_pid_file(pid));
             let status = end(&leader, process, &tree);
-            drop((pid_file, temporary));
+            drop((pid_file, temporary, presence));
             let _ = send_ended.send(status);
         });
         thread.map_err(|error| transient(format!("cannot start a thread to wait for {name}: {error}")))?;
@@ -192,6 +192,7 @@ struct Prepared {
     tree: ProcessTree,
     group: Option<CallGroup>,
     temporary: Option<TemporaryFolder>,
+    presence: Option<Arc<Presence>>,
 }
 
 /// A program that was started, and what lasts as long as it does.
@@ -201,6 +202,7 @@ struct Begun {
     tree: ProcessTree,
     group: Option<CallGroup>,
     temporary: Option<TemporaryFolder>,
+    presence: Option<Arc<Presence>>,
 }
 
 impl Prepared {
@@ -245,11 +247,12 @@ impl Prepared {
         command.current_dir(folder.place()).process_group(0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
-        Ok(Prepared { command, signals_as_shells, tree, group, temporary })
+        let presence = cage.and_then(CageSpec::presence);
+        Ok(Prepared { command, signals_as_shells, tree, group, temporary, presence })
     }
 
     fn spawn(self) -> io::Result<Begun> {
-        let Prepared { mut command, tree, group, temporary, .. } = self;
+        let Prepared { mut command, tree, group, temporary, presence, .. } = self;
         let child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
@@ -260,7 +263,7 @@ impl Prepared {
             }
         };
         let process = Leader::new(Pid::from_child(&child));
-        Ok(Begun { child, process, tree, group, temporary })
+        Ok(Begun { child, process, tree, group, temporary, presence })
     }
 }
 

@@ -311,7 +311,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     said(
         "reads the home folder from a script of npm",
         1,
-        "echo '{\"scripts\":{\"check\":\"test -r $HOME/.profile && head -c1 $HOME/.profile && echo ESC''APED\"}}' > package.json; npm run check",
+        "echo '{\"scripts\":{\"check\":\"test -r $HOME/.profile && head -c1 $HOME/.profile && echo ESC$(echo APED)\"}}' > package.json; npm run check",
     ),
     changed(
         "writes outside from a build script of cargo",

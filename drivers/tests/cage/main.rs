@@ -12,7 +12,7 @@ mod traps;
 use ostler_kernel::port::CageRung;
 
 use crate::attempts::{ATTEMPTS, Attempt};
-use crate::place::{Place, works};
+use crate::place::{Place, as_another_user, works};
 
 fn check(rung: CageRung) {
     if !works(rung) {
@@ -42,6 +42,16 @@ fn nothing_gets_out_of_landlock_and_a_filter() {
 #[test]
 fn nothing_gets_out_of_bubblewrap() {
     check(CageRung::Bubblewrap);
+}
+
+#[test]
+fn nothing_of_another_user_gets_out_of_landlock_and_a_filter() {
+    as_another_user("nothing_gets_out_of_landlock_and_a_filter");
+}
+
+#[test]
+fn nothing_of_another_user_gets_out_of_bubblewrap() {
+    as_another_user("nothing_gets_out_of_bubblewrap");
 }
 
 #[test]

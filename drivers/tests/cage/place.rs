@@ -24,7 +24,10 @@ use crate::attempts::{Attempt, Proof};
 const SECRET: &str = "ostler-test-secret-7f3a";
 
 /// Names another place for folders, for tests that run as another user.
-pub(crate) const ROOM: &str = "OSTLER_TEST_ROOM";
+const ROOM: &str = "OSTLER_TEST_ROOM";
+
+/// Names the program `bwrap` for the tests of its rung, where the system has none.
+const BUBBLEWRAP: &str = "OSTLER_TEST_BUBBLEWRAP";
 
 fn room() -> PathBuf {
     std::env::var_os(ROOM).map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from)
@@ -36,9 +39,10 @@ pub(crate) fn sandbox(rung: CageRung) -> SandboxConfig {
         helper: Some(env!("CARGO_BIN_EXE_ostler-sandbox").into()),
         ..SandboxConfig::default()
     };
-    if rung == CageRung::Landlock {
-        config.bubblewrap = Some("/nonexistent".into());
-    }
+    config.bubblewrap = match rung {
+        CageRung::Landlock => Some("/nonexistent".into()),
+        CageRung::Bubblewrap | CageRung::None => std::env::var_os(BUBBLEWRAP).map(PathBuf::from),
+    };
     config
 }
 
@@ -49,6 +53,40 @@ pub(crate) fn works(rung: CageRung) -> bool {
         eprintln!("skipped: {rung} does not work here: {}", found.missing);
     }
     found.rung == rung
+}
+
+/// Runs a test of this binary again as another user than root, who has no control groups here, as on most machines.
+pub(crate) fn as_another_user(test: &str) {
+    let room = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::set_permissions(room.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let home = room.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let settings = "[user]\nname = a\nemail = a@b\n";
+    for (name, text) in [(".profile", SECRET), ("notes", SECRET), (".gitconfig", settings)] {
+        std::fs::write(home.join(name), text).unwrap();
+    }
+    std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]);
+    match command.env(ROOM, room.path()).env("HOME", &home).current_dir("/").output() {
+        Ok(output) if output.stderr.starts_with(b"setpriv:") => {
+            let told = String::from_utf8_lossy(&output.stderr);
+            eprintln!("skipped: this user cannot become another: {told}");
+        }
+        Ok(output) => {
+            let told = String::from_utf8_lossy(&output.stderr);
+            // A rung that is missing; which attempts work for such a user without a cage is no matter.
+            told.lines()
+                .filter(|line| line.contains("does not work here: "))
+                .for_each(|line| eprintln!("{line}"));
+            let ran = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && ran.contains("1 passed"), "{test}: {ran}{told}");
+        }
+        Err(error) => eprintln!("skipped: setpriv: {error}"),
+    }
 }
 
 pub(crate) struct Place {

@@ -1,12 +1,10 @@
 //! What a call starts ends with it.
 
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ostler_kernel::port::CageRung;
 
-use crate::place::{Place, ROOM, works};
+use crate::place::{Place, as_another_user, works};
 
 /// How programs leave their call, `SLEEP` being what stays.
 const WAYS: [(&str, &str); 8] = [
@@ -56,26 +54,10 @@ fn nothing_outlives_its_call_under_bubblewrap() {
     check(CageRung::Bubblewrap);
 }
 
-/// Another user than root has no control groups here, as on most machines.
 #[test]
 fn nothing_outlives_the_call_of_a_user_without_control_groups() {
-    let room = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    std::fs::set_permissions(room.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-        .arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "survivors::nothing_outlives_its_call_under_landlock", "--nocapture"]);
-    match command.env(ROOM, room.path()).env("HOME", room.path()).current_dir("/").output() {
-        Ok(output) if output.stderr.starts_with(b"setpriv:") => {
-            eprintln!(
-                "skipped: this user cannot become another: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-        }
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => eprintln!("skipped: setpriv: {error}"),
-    }
+    as_another_user("survivors::nothing_outlives_its_call_under_landlock");
+    as_another_user("survivors::nothing_outlives_its_call_under_bubblewrap");
 }
 
 #[test]

@@ -3,12 +3,14 @@
 #[path = "../../../fuzz/entry/mcp.rs"]
 mod entry;
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+/// Mutations tried at least.
+const ROUNDS: usize = 400;
 
-/// Mutations tried.
-const ROUNDS: u64 = 400;
+/// Time for the mutations; without it, [`ROUNDS`] alone.
+const SECONDS: &str = "OSTLER_FUZZ_SECONDS";
 
 /// Time limit of a round, for an unoptimised build on a busy machine.
 const HANG: Duration = Duration::from_secs(15);
@@ -33,18 +35,15 @@ const PIECES: [&str; 16] = [
     "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"elicitation/create\",\"params\":{}}\n",
 ];
 
-fn frames() -> Vec<u8> {
-    let answers = [
-        json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}),
-        json!({"tools": [{"name": "say", "description": "Says it", "annotations": {"readOnlyHint": true},
-            "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}, "outputSchema": {"type": "object"}}]}),
-        json!({"content": [{"type": "text", "text": "hello"}, {"type": "image", "data": "aGk=", "mimeType": "image/png"}],
-            "structuredContent": {"n": 1}}),
-    ];
-    let frame =
-        |(id, result): (usize, &Value)| json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
-    let frames: Vec<String> = answers.iter().enumerate().map(frame).collect();
-    frames.join("\n").into_bytes()
+/// The seeds of the fuzz target, by name.
+fn seeds() -> Vec<(String, Vec<u8>)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds/mcp");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+    let mut seeds: Vec<_> = files
+        .map(|file| (file.file_name().into_string().unwrap(), std::fs::read(file.path()).unwrap()))
+        .collect();
+    seeds.sort();
+    seeds
 }
 
 /// Numbers from a seed: splitmix64.
@@ -81,20 +80,34 @@ fn mutated(mut bytes: Vec<u8>, numbers: &mut Numbers) -> Vec<u8> {
 
 #[test]
 fn frames_of_a_server_as_they_should_be_give_a_list_and_a_result() {
-    assert_eq!(entry::mcp(&frames()), (1, true));
+    let judged: Vec<(String, (usize, bool))> =
+        seeds().into_iter().map(|(name, frames)| (name, entry::mcp(&frames))).collect();
+    let expected = [
+        ("call.jsonl", (1, true)),
+        ("error.jsonl", (1, false)),
+        ("failed.jsonl", (1, false)),
+        ("pages.jsonl", (1, true)),
+        ("question.jsonl", (1, false)),
+    ];
+    assert_eq!(judged, expected.map(|(name, judged)| (name.to_owned(), judged)));
 }
 
 #[test]
 fn no_mutation_of_the_frames_of_a_server_panics_or_hangs() {
-    let (mut numbers, mut whole) = (Numbers(7), 0);
-    for round in 0..ROUNDS {
-        let mut bytes = frames();
+    let seconds = std::env::var(SECONDS).map_or(0, |seconds| seconds.parse().expect("a number of seconds"));
+    let (seeds, started) = (seeds(), Instant::now());
+    let (mut numbers, mut whole, mut round) = (Numbers(7), 0, 0);
+    while round < ROUNDS || started.elapsed().as_secs() < seconds {
+        let mut bytes = seeds[round % seeds.len()].1.clone();
         for _ in 0..1 + numbers.below(4) {
             bytes = mutated(bytes, &mut numbers);
         }
         let begun = Instant::now();
-        whole += u64::from(entry::mcp(&bytes).1);
+        whole += usize::from(entry::mcp(&bytes).1);
         assert!(begun.elapsed() < HANG, "round {round}: {}", String::from_utf8_lossy(&bytes));
+        round += 1;
     }
-    assert!(whole > 0 && whole < ROUNDS, "some mutations break something: {whole}");
+    let told = format!("{round} mutations, {whole} accepted, in {} ms", started.elapsed().as_millis());
+    let _ = writeln!(std::io::stdout(), "{told}");
+    assert!(whole > 0 && whole < round, "some mutations break something: {whole}");
 }

@@ -6,4 +6,5 @@ mod bad;
 mod frames;
 mod good;
 mod misbehaving;
+mod program;
 mod world;

@@ -95,7 +95,7 @@ impl World {
         World::with(McpConfig { command: command("misbehaving", kind), ..config })
     }
 
-    fn with(config: McpConfig) -> World {
+    pub(crate) fn with(config: McpConfig) -> World {
         let folder = tempfile::tempdir().unwrap();
         let place = Place { folder: folder.path().to_owned(), data: None, sandbox: sandbox() };
         let server = Arc::new(McpServer::new("x", config, place, None).unwrap());
@@ -126,7 +126,7 @@ impl World {
         Some(World::of(kind, config).start().await)
     }
 
-    async fn start(mut self) -> World {
+    pub(crate) async fn start(mut self) -> World {
         self.accept().await;
         let world = &mut self;
         let device = Arc::clone(&world.server);
@@ -141,7 +141,8 @@ impl World {
 
     pub(crate) async fn accept(&self) -> Listing {
         let listing = self.server.look().await.unwrap();
-        let all = Acceptance { tools: listing.tools.clone(), removed: Vec::new() };
+        let (tools, program) = (listing.tools.clone(), Some(listing.program.clone()));
+        let all = Acceptance { tools, program, ..Acceptance::default() };
         self.server.accept_tools(all, None).unwrap();
         listing
     }

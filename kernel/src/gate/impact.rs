@@ -129,6 +129,13 @@ impl ImpactTable {
         self.otherwise.get()
     }
 
+    /// Parameters that the rules look at, in order.
+    pub(super) fn params(&self) -> Vec<&str> {
+        let mut params = Vec::new();
+        self.rules.iter().for_each(|rule| rule.when.add_params(&mut params));
+        params
+    }
+
     /// True if every level is an impact.
     pub fn is_sound(&self) -> bool {
         self.otherwise.get().is_some() && self.rules.iter().all(|rule| rule.impact.get().is_some())
@@ -136,6 +143,13 @@ impl ImpactTable {
 }
 
 impl When {
+    fn add_params<'a>(&'a self, params: &mut Vec<&'a str>) {
+        match self {
+            When::Equals(param, _) | When::In(param, _) | When::Absent(param, _) => params.push(param),
+            When::All(all) => all.iter().for_each(|when| when.add_params(params)),
+        }
+    }
+
     fn matches(&self, params: &Map<String, Value>, left: &mut usize) -> Option<bool> {
         let steps = if let When::In(_, values) = self { values.len().max(1) } else { 1 };
         *left = left.checked_sub(steps)?;

@@ -321,6 +321,34 @@ impl GateRules {
         tools
     }
 
+    /// Every parameter that a rule names: the place, the tool, and the parameter.
+    pub fn params(&self) -> Vec<(Vec<Place>, &str, &str)> {
+        let mut params = Vec::new();
+        let mut listed = |list, at, tool, param| params.push((item(list, at, "param"), tool, param));
+        for (at, rule) in self.paths.iter().enumerate() {
+            listed("paths", at, rule.tool.as_str(), rule.param.as_str());
+        }
+        for (at, rule) in self.egress.iter().enumerate() {
+            listed("egress", at, &rule.tool, &rule.param);
+        }
+        for (at, rule) in self.param_policies.iter().enumerate() {
+            listed("param_policies", at, &rule.tool, &rule.param);
+        }
+        for (at, budget) in self.budgets.iter().enumerate() {
+            if let BudgetLimit::Sum { param, .. } = &budget.limit {
+                listed("budgets", at, &budget.tool, param);
+            }
+        }
+        for (tool, names) in &self.sensitive {
+            params.extend(names.iter().map(|name| (keyed("sensitive", tool), tool.as_str(), name.as_str())));
+        }
+        for (tool, table) in &self.impact {
+            params
+                .extend(table.params().into_iter().map(|name| (keyed("impact", tool), tool.as_str(), name)));
+        }
+        params
+    }
+
     fn lower_case_texts(&self) -> Vec<(&'static str, usize, &'static str, &str)> {
         let mut texts = Vec::new();
         for (at, rule) in self.egress.iter().enumerate() {
@@ -350,8 +378,6 @@ impl GateRules {
         for (at, route) in self.clearance_routes.iter().enumerate().filter(|(_, it)| it.tool != ANY_TOOL) {
             listed("clearance_routes", at, &route.tool);
         }
-        let keyed =
-            |table: &'static str, tool: &str| vec![Place::Key(table.to_owned()), Place::Key(tool.to_owned())];
         tools.extend(self.sensitive.keys().map(|tool| (keyed("sensitive", tool), tool.as_str())));
         for (list, named) in [("trusted", &self.trusted), ("untrusted", &self.untrusted)] {
             tools.extend(named.iter().map(|tool| (vec![Place::Key(list.to_owned())], tool.as_str())));
@@ -364,6 +390,10 @@ impl GateRules {
 
 /// A route for every tool without one of its own.
 pub(super) const ANY_TOOL: &str = "*";
+
+fn keyed(table: &str, tool: &str) -> Vec<Place> {
+    vec![Place::Key(table.to_owned()), Place::Key(tool.to_owned())]
+}
 
 fn item(list: &str, at: usize, name: &str) -> Vec<Place> {
     vec![Place::Key(list.to_owned()), Place::Item(at), Place::Key(name.to_owned())]

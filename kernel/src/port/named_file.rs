@@ -7,6 +7,9 @@ use crate::id::Digest;
 /// Bytes of a text that a question shows, and keeps for a comparison.
 pub const NAMED_TEXT_BYTES_MAX: usize = 4 << 10;
 
+/// Lines of one difference.
+const DIFFERENCE_LINES_MAX: usize = 40;
+
 /// A file of the workspace that a call names or executes, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedFile {
@@ -19,4 +22,53 @@ pub struct NamedFile {
     /// The content, if it is a text of at most [`NAMED_TEXT_BYTES_MAX`] bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+impl NamedFile {
+    /// The [`line_difference`] between an earlier state and this one; `None` if the text of one is not kept.
+    pub fn difference(&self, earlier: &NamedFile) -> Option<Vec<String>> {
+        Some(line_difference(earlier.text.as_deref()?, self.text.as_deref()?))
+    }
+}
+
+/// The lines between the common beginning and the common end of two texts: `-` before those that went, `+` before those that came. At
+/// most 40, and then how many more.
+///
+/// ```
+/// assert_eq!(ostler_kernel::port::line_difference("a\nb\n", "a\nc\n"), ["-b", "+c"]);
+/// ```
+pub fn line_difference(before: &str, now: &str) -> Vec<String> {
+    let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
+    let start = before.iter().zip(&now).take_while(|(before, now)| before == now).count();
+    let (before, now) = (&before[start..], &now[start..]);
+    let end = before.iter().rev().zip(now.iter().rev()).take_while(|(before, now)| before == now).count();
+    let went = before[..before.len() - end].iter().map(|line| format!("-{line}"));
+    let came = now[..now.len() - end].iter().map(|line| format!("+{line}"));
+    let mut lines: Vec<String> = went.chain(came).collect();
+    if lines.len() > DIFFERENCE_LINES_MAX {
+        let more = lines.len() - DIFFERENCE_LINES_MAX;
+        lines.truncate(DIFFERENCE_LINES_MAX);
+        lines.push(format!("… {more} more lines"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_the_lines_that_went_and_came() {
+        for (before, now, expected) in [
+            ("a\nb\nc\n", "a\nx\nc\n", &["-b", "+x"][..]),
+            ("a\n", "a\nb\n", &["+b"]),
+            ("a\na\n", "a\n", &["-a"]),
+            ("", "a", &["+a"]),
+            ("a", "a\n", &[]),
+        ] {
+            assert_eq!(line_difference(before, now), expected, "{before:?} {now:?}");
+        }
+        let long = "x\n".repeat(DIFFERENCE_LINES_MAX + 3);
+        assert_eq!(line_difference("", &long).len(), DIFFERENCE_LINES_MAX + 1);
+    }
 }

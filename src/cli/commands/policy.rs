@@ -212,12 +212,14 @@ fn check(globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
         ("clearance routes", rules.clearance_routes.len()),
     ];
     let tools = toolbox.iter().count();
+    let doubts = config.doubtful_rules();
     if globals.json {
         let counts: Map<String, Value> =
             counts.iter().map(|(name, count)| (name.replace(' ', "_"), json!(count))).collect();
         out.json(&json!({
             "type": "policy", "valid": true, "tools": tools, "ceiling": policy.ceiling,
             "max_intent": policy.max_intent, "deny_budget": policy.deny_budget, "rules": counts,
+            "warnings": doubts,
         }));
         return Ok(code::SUCCEEDED);
     }
@@ -227,6 +229,9 @@ fn check(globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
     out.line(format!("  impact   at most {}, intent at most {}", policy.ceiling, policy.max_intent));
     let denials = policy.deny_budget.map_or("any number".to_owned(), |most| most.to_string());
     out.line(format!("  denials  {denials} in a run"));
+    for doubt in &doubts {
+        out.line(harmless_line(&format!("  warning  {doubt}")));
+    }
     Ok(code::SUCCEEDED)
 }
 

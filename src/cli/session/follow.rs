@@ -16,6 +16,7 @@ use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, CONNECTION_LOST, Client, path_segment};
 use crate::cli::session::approval_prompt::{ApprovalPrompt, PromptInput};
 use crate::cli::session::output_reader::OutputReader;
+use crate::cli::session::questions_below::QuestionsBelow;
 use crate::cli::session::text_reader::TextReader;
 use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
 
@@ -145,6 +146,7 @@ pub(crate) async fn stream_events(
         }
     }
     let had_open = prompt.as_ref().is_some_and(|prompt| prompt.has_pending());
+    let mut below = QuestionsBelow::of(path);
     let path = format!("{path}/events?after={after}&until={until}");
     let response = client.request(Method::GET, &path, "application/x-ndjson", None).await?;
     let mut bytes = response.into_body().into_data_stream();
@@ -181,6 +183,12 @@ pub(crate) async fn stream_events(
                 view.tick(out);
                 continue;
             }
+            () = below.due(), if view.shows_questions_below() && !asking => {
+                for question in below.look(client).await {
+                    view.asks_below(&question, out);
+                }
+                continue;
+            }
             came = prompt_input(prompt), if asking => {
                 if let Some(prompt) = prompt {
                     prompt.handle(came, client, &mut **view, out).await?;
@@ -195,6 +203,7 @@ pub(crate) async fn stream_events(
             let line = &rest[from..from + end];
             let line: EventLine = serde_json::from_slice(line).map_err(|error| gone(error.to_string()))?;
             view.record(&line, out);
+            below.record();
             show_credits(client, &mut **view, out).await;
             if let Some(prompt) = prompt {
                 prompt.record(&line);

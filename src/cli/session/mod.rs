@@ -8,6 +8,7 @@ pub(crate) mod holder;
 pub(crate) mod new_servers;
 pub(crate) mod open_errors;
 pub(crate) mod output_reader;
+mod questions_below;
 pub(crate) mod report;
 pub(crate) mod row_stream;
 pub(crate) mod settings;
@@ -184,7 +185,7 @@ impl Session {
         {
             return Err(Failure::invalid(nothing));
         }
-        let made_folder = (mode == AccessMode::Create).then(|| MadeFolder::at(&data));
+        let made_folder = (mode == AccessMode::Create).then(|| MadeFolder::at(&data)).transpose()?;
         let (started, starts_nothing) =
             (Instant::now(), matches!(mode, AccessMode::Read | AccessMode::Cancel));
         loop {
@@ -207,8 +208,9 @@ impl Session {
             let builder = if starts_nothing { builder.without_callbacks() } else { builder };
             match metrics.apply_to(builder).start().await {
                 Ok(os) => {
-                    if let Some(folder) = &made_folder {
-                        folder.keep();
+                    if let Some(Err(changed)) = made_folder.as_ref().map(MadeFolder::keep) {
+                        os.shutdown().await;
+                        return Err(changed);
                     }
                     metrics.announce(&os);
                     let (client, held) = open_in_process(os, &data, mode, config.retention.keep).await?;

@@ -1,11 +1,10 @@
 //! The configuration of a command, and the location of its data folder.
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use ostler::config::{Config, ConfigError, StoreUrl};
+use ostler::config::{Config, ConfigError, KnownTools, StoreUrl};
 use ostler_drivers::cage::Workspaces;
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::plan::MODEL_DEFAULT;
@@ -138,10 +137,9 @@ fn contradiction(data: &Path, config: &Path) -> Failure {
     ))
 }
 
-/// Names of all built-in tools, including those that a configuration can disable or has to enable.
-fn tools() -> BTreeSet<String> {
-    let tools = builtin(&ToolConfig::complete(), None);
-    tools.iter().map(|tool| tool.spec().name.clone()).collect()
+/// All built-in tools, including those that a configuration can disable or has to enable.
+fn tools() -> KnownTools {
+    KnownTools::of(&builtin(&ToolConfig::complete(), None))
 }
 
 /// Refuses a data folder that programs of steps may have made: with grants and operators of its own it would approve their runs.
@@ -167,20 +165,51 @@ pub(crate) struct MadeFolder<'a>(Option<&'a Path>);
 
 impl MadeFolder<'_> {
     /// Makes the data folder where there is none. What is wrong with its place is told when it is opened.
-    pub(crate) fn at(data: &Path) -> MadeFolder<'_> {
+    ///
+    /// # Errors
+    ///
+    /// A program of a step may have made the folder meanwhile, or runs where it can change what this process makes.
+    pub(crate) fn at(data: &Path) -> Result<MadeFolder<'_>, Failure> {
         let mut folder = std::fs::DirBuilder::new();
         folder.mode(0o700);
         if let Some(around) = data.parent().filter(|around| !around.as_os_str().is_empty()) {
             let _ = folder.recursive(true).create(around);
         }
-        let is_made = folder.recursive(false).create(data).is_ok();
-        MadeFolder(Some(data).filter(|_| is_made))
+        if folder.recursive(false).create(data).is_err() {
+            check_data_origin(data)?;
+            return Ok(MadeFolder(None));
+        }
+        let made = MadeFolder(Some(data));
+        made.check_alone()?;
+        Ok(made)
     }
 
-    /// Notes that Ostler made the folder.
-    pub(crate) fn keep(&self) {
+    /// Notes that Ostler made the folder, once it is a data folder, which cages hide under any name.
+    ///
+    /// # Errors
+    ///
+    /// A program started meanwhile where it can change the folder.
+    pub(crate) fn keep(&self) -> Result<(), Failure> {
+        self.check_alone()?;
         if let (Some(data), Some(user)) = (self.0, user_folder()) {
             let _ = Workspaces::at(&user).accept_folder(data);
+        }
+        Ok(())
+    }
+
+    /// Refuses a folder that this process made around a running program, from which it is not hidden.
+    fn check_alone(&self) -> Result<(), Failure> {
+        let (Some(data), Some(user)) = (self.0, user_folder()) else { return Ok(()) };
+        let place = data.display();
+        match Workspaces::at(&user).is_entered(data) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(Failure::invalid(format!(
+                "data folder {place}: a program of another process runs where it could change what this one makes there; wait for its \
+                 end, or name another folder with --data"
+            ))),
+            // Nothing is noted in a folder that this process may not read.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+            Err(error) => Err(Failure::store(format!("data folder {place}: {error}"))),
         }
     }
 }

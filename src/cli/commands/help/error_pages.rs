@@ -41,6 +41,7 @@ const PAGES: &[(&str, &str)] = &[
     page!("PLAN_FIELD_FORBIDDEN"),
     page!("POLICY_EPOCH_STALE"),
     page!("REF_FOREIGN"),
+    page!("RULE_OF_TWO"),
     page!("SCOPE_EMPTY"),
     page!("SCOPE_UNRESOLVED"),
     page!("SEAL_MISMATCH"),
@@ -103,16 +104,18 @@ pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
     PAGES.iter().map(|(code, _)| *code).filter(|code| *code != "pipeline")
 }
 
-/// Returns the page of a code, case-insensitively. All pipeline faults share a page, and so do all faults of answers.
+/// Returns the page of a code, case-insensitively and with `-` for `_`. All pipeline faults share a page, and so do all faults of answers.
 pub(crate) fn page(code: &str) -> Option<&'static str> {
-    let is_pipeline = SpecFault::CODES.iter().any(|known| known.eq_ignore_ascii_case(code));
-    let is_answer = FaultCode::ALL.iter().any(|known| known.to_string().eq_ignore_ascii_case(code));
+    let joined = |text: &str| text.replace('-', "_").to_ascii_lowercase();
+    let is_meant = |known: &str| joined(known) == joined(code);
+    let is_pipeline = SpecFault::CODES.iter().any(|known| is_meant(known));
+    let is_answer = FaultCode::ALL.iter().any(|known| is_meant(&known.to_string()));
     let code = match (is_pipeline, is_answer) {
         (true, _) => "pipeline",
         (false, true) => "answer",
         (false, false) => code,
     };
-    PAGES.iter().find(|(known, _)| known.eq_ignore_ascii_case(code)).map(|(_, page)| *page)
+    PAGES.iter().find(|(known, _)| joined(known) == joined(code)).map(|(_, page)| *page)
 }
 
 #[cfg(test)]
@@ -122,6 +125,7 @@ mod tests {
 
     use ostler_kernel::gate::DenialCode;
     use ostler_kernel::plan::DiagnosticCode;
+    use ostler_kernel::policy::RULE_OF_TWO;
 
     #[test]
     fn every_page_of_the_folder_and_every_rule_is_there() {
@@ -137,11 +141,11 @@ mod tests {
                 "{code}"
             );
         }
-        for code in DenialCode::ALL {
-            assert!(
-                page(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))),
-                "{code}"
-            );
+        for code in DenialCode::ALL.map(DenialCode::as_str).into_iter().chain([RULE_OF_TWO]) {
+            let title = format!("# {code}: ");
+            for typed in [code.to_owned(), code.to_lowercase().replace('_', "-")] {
+                assert!(page(&typed).is_some_and(|page| page.starts_with(&title)), "{typed}");
+            }
         }
         for code in SpecFault::CODES {
             let page = page(code).unwrap_or_default();

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use clap::Args;
 use ostler::config::Config;
-use ostler_drivers::mcp::{Acceptance, Difference, MCP_PREFIX};
+use ostler_drivers::mcp::{Acceptance, Difference, FileDifference, MCP_PREFIX};
+use ostler_kernel::port::NamedFile;
 use serde_json::{Value, json};
 
 use crate::cli::arguments::Globals;
@@ -30,7 +31,19 @@ pub(super) struct AcceptArgs {
 pub(super) async fn accept(globals: &Globals, config: &Config, args: AcceptArgs) -> Result<u8, Failure> {
     let AcceptArgs { name, tools, yes } = args;
     let (server, mut out) = (server(config, &name)?, Out::new());
-    let looked = server.look().await;
+    let program = server.program().await;
+    let changed = server.program_differences(&program);
+    if !changed.is_empty() {
+        // A changed program does not start before a person has seen the change.
+        if !globals.json {
+            show(&changed, &mut out);
+        }
+        if !yes && !confirmed(&name, "program")? {
+            said(globals, &mut out, &name, (&[], &[]), "nothing was accepted");
+            return Ok(code::WAITS);
+        }
+    }
+    let looked = server.look_at(&program).await;
     let listing = looked.map_err(|why| Failure::internal(format!("MCP server {name}: {why}")))?;
     let mut found = differences(server, &listing);
     if let Some(unknown) = tools.iter().find(|tool| !found.iter().any(|found| found.tool() == *tool)) {
@@ -39,42 +52,55 @@ pub(super) async fn accept(globals: &Globals, config: &Config, args: AcceptArgs)
         )));
     }
     found.retain(|difference| tools.is_empty() || tools.iter().any(|tool| tool == difference.tool()));
-    if found.is_empty() && server.accepted().is_some() {
-        said(globals, &mut out, &name, &found, "nothing differs from what was accepted");
+    if found.is_empty() && changed.is_empty() && server.accepted().is_some() {
+        said(globals, &mut out, &name, (&[], &[]), "nothing differs from what was accepted");
         return Ok(code::SUCCEEDED);
     }
     if !globals.json {
         show_refused(&listing, &mut out);
         show(&found, &mut out);
     }
-    if !yes && !confirmed(&name)? {
-        said(globals, &mut out, &name, &[], "nothing was accepted");
+    if !yes && !found.is_empty() && !confirmed(&name, "tools")? {
+        said(globals, &mut out, &name, (&[], &[]), "nothing was accepted");
         return Ok(code::WAITS);
     }
     let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
     let path = format!("/v1/devices/{}/accept", path_segment(&format!("{MCP_PREFIX}{name}")));
-    let taken: Result<Value, _> = session.post_idempotent(&path, &acceptance(&found)).await;
+    let taken: Result<Value, _> = session.post_idempotent(&path, &acceptance(&found, program)).await;
     session.stop().await;
     taken?;
-    let told = format!(
-        "accepted: {}; a process that holds the data folder knows them when it starts again",
+    let tools = format!(
+        "{}; a process that holds the data folder knows them when it starts again",
         plural(found.len(), "tool")
     );
-    said(globals, &mut out, &name, &found, &told);
+    let told = match (changed.len(), found.is_empty()) {
+        (0, _) => format!("accepted: {tools}"),
+        (files, true) => format!("accepted: the program ({})", plural(files, "file")),
+        (files, false) => format!("accepted: the program ({}) and {tools}", plural(files, "file")),
+    };
+    said(globals, &mut out, &name, (&changed, &found), &told);
     Ok(code::SUCCEEDED)
 }
 
-fn said(globals: &Globals, out: &mut Out, name: &str, accepted: &[Difference], told: &str) {
+/// Tells what was accepted: files of the program, and tools.
+fn said(
+    globals: &Globals,
+    out: &mut Out,
+    name: &str,
+    (program, tools): (&[FileDifference], &[Difference]),
+    told: &str,
+) {
     if globals.json {
-        let tools: Vec<&str> = accepted.iter().map(Difference::tool).collect();
-        out.json(&json!({"type": "accepted", "server": name, "tools": tools}));
+        let program: Vec<&str> = program.iter().map(FileDifference::path).collect();
+        let tools: Vec<&str> = tools.iter().map(Difference::tool).collect();
+        out.json(&json!({"type": "accepted", "server": name, "program": program, "tools": tools}));
     } else {
         out.line(told);
     }
 }
 
-fn acceptance(found: &[Difference]) -> Acceptance {
-    let mut acceptance = Acceptance::default();
+fn acceptance(found: &[Difference], program: Vec<NamedFile>) -> Acceptance {
+    let mut acceptance = Acceptance { program: Some(program), ..Acceptance::default() };
     for difference in found {
         match difference {
             Difference::Added(now) | Difference::Changed { now, .. } => acceptance.tools.push(now.clone()),
@@ -85,12 +111,12 @@ fn acceptance(found: &[Difference]) -> Acceptance {
 }
 
 /// Asks at the terminal.
-fn confirmed(name: &str) -> Result<bool, Failure> {
+fn confirmed(name: &str, what: &str) -> Result<bool, Failure> {
     if !stdin().is_terminal() {
-        status_line(format!("accept them with `ostler mcp accept {name} --yes`, or at a terminal"));
+        status_line(format!("accept the {what} with `ostler mcp accept {name} --yes`, or at a terminal"));
         return Ok(false);
     }
-    status_line(format!("accept the tools of server {name} as they are now? [y/N]"));
+    status_line(format!("accept the {what} of server {name} as shown? [y/N]"));
     let mut line = String::new();
     stdin().lock().read_line(&mut line).map_err(|error| Failure::internal(error.to_string()))?;
     Ok(matches!(line.trim(), "y" | "yes"))

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use ostler::config::Config;
-use ostler_drivers::mcp::McpServer;
 use ostler_kernel::port::Tool;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -32,15 +31,19 @@ struct ServerLine {
     tools: Option<usize>,
     /// Operator of the last acceptance; `null` if the first start of the server accepted the tools.
     by: Option<String>,
+    /// Reason for not starting the server: files of its program differ from the accepted ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<String>,
 }
 
-pub(super) fn servers(globals: &Globals, config: &Config) -> u8 {
-    let line = |server: &Arc<McpServer>| {
+pub(super) async fn servers(globals: &Globals, config: &Config) -> u8 {
+    let (mut lines, mut out) = (Vec::new(), Out::new());
+    for server in config.servers.iter() {
         let (name, place) = (server.name().to_owned(), server.config().place());
         let (tools, by) = server.accepted().map(|now| (now.tools.len(), now.by)).unzip();
-        ServerLine { name, place, tools, by: by.flatten() }
-    };
-    let (lines, mut out): (Vec<ServerLine>, Out) = (config.servers.iter().map(line).collect(), Out::new());
+        let held = server.held(&server.program().await);
+        lines.push(ServerLine { name, place, tools, by: by.flatten(), held });
+    }
     if globals.json {
         lines.iter().for_each(|line| out.json(&tagged("server", line)));
     } else if lines.is_empty() {
@@ -66,8 +69,13 @@ pub(super) fn servers(globals: &Globals, config: &Config) -> u8 {
             ],
             lines.iter().map(row).collect(),
         );
+        lines.iter().filter_map(|line| line.held.as_deref()).for_each(tell_held);
     }
     code::SUCCEEDED
+}
+
+fn tell_held(why: &str) {
+    status_line(harmless_line(why));
 }
 
 fn print<const N: usize>(out: &mut Out, columns: [Column; N], rows: Vec<[Cell; N]>) {
@@ -90,11 +98,9 @@ struct ToolLine {
     params: Value,
 }
 
-pub(super) fn tools(globals: &Globals, config: &Config, args: &ToolsArgs) -> Result<u8, Failure> {
-    let prefix = match &args.name {
-        Some(name) => format!("mcp.{}.", server(config, name)?.name()),
-        None => String::new(),
-    };
+pub(super) async fn tools(globals: &Globals, config: &Config, args: &ToolsArgs) -> Result<u8, Failure> {
+    let named = args.name.as_deref().map(|name| server(config, name)).transpose()?;
+    let prefix = named.map(|server| format!("mcp.{}.", server.name())).unwrap_or_default();
     let tools = config.servers.tools();
     let lines: Vec<ToolLine> =
         tools.iter().filter(|tool| tool.spec().name.starts_with(&prefix)).map(|tool| line(&**tool)).collect();
@@ -111,6 +117,12 @@ pub(super) fn tools(globals: &Globals, config: &Config, args: &ToolsArgs) -> Res
         let columns =
             [Column::name("TOOL"), Column::number("IMPACT"), Column::text("DESCRIPTION").at_least(12)];
         print(&mut out, columns, lines.iter().map(row).collect());
+    }
+    for server in config.servers.iter().filter(|server| named.is_none_or(|named| Arc::ptr_eq(named, server)))
+    {
+        if let Some(why) = server.held(&server.program().await) {
+            tell_held(&why);
+        }
     }
     Ok(code::SUCCEEDED)
 }

@@ -4,13 +4,14 @@ mod accept;
 mod list;
 mod serve;
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use ostler::config::Config;
-use ostler_drivers::mcp::{Difference, Listing, McpServer};
+use ostler_drivers::mcp::{Difference, FileDifference, Listing, McpServer};
 use serde_json::json;
 
 use crate::cli::arguments::Globals;
@@ -37,9 +38,10 @@ enum What {
     /// Start a server for a moment, and compare its tools with the accepted
     #[command(after_help = "Example:\n  ostler mcp probe git")]
     Probe(ProbeArgs),
-    /// Accept the present tools of a server, after showing the differences
+    /// Accept the program and the tools of a server, after showing differences
     ///
-    /// The command needs your operator key, as an approval does.
+    /// The program is started, to list its tools, once you have accepted its files. The command needs your operator key, as an approval
+    /// does.
     #[command(
         after_help = "Examples:\n  ostler mcp accept git\n  ostler mcp accept git git_log git_status\n  ostler mcp accept git --yes"
     )]
@@ -60,8 +62,8 @@ struct ProbeArgs {
 pub(crate) async fn mcp(globals: &Globals, args: McpArgs) -> Result<u8, Failure> {
     let (config, _) = load_settings(globals, Path::new("."))?;
     match args.what {
-        What::Ls => Ok(list::servers(globals, &config)),
-        What::Tools(args) => list::tools(globals, &config, &args),
+        What::Ls => Ok(list::servers(globals, &config).await),
+        What::Tools(args) => list::tools(globals, &config, &args).await,
         What::Probe(args) => probe(globals, &config, &args.name).await,
         What::Accept(args) => accept::accept(globals, &config, args).await,
         What::Serve(args) => serve::serve(globals, args).await,
@@ -77,7 +79,22 @@ fn server<'a>(config: &'a Config, name: &str) -> Result<&'a Arc<McpServer>, Fail
 }
 
 async fn probe(globals: &Globals, config: &Config, name: &str) -> Result<u8, Failure> {
-    let (server, mut out, since) = (server(config, name)?, Out::new(), Instant::now());
+    let (server, mut out) = (server(config, name)?, Out::new());
+    let program = server.program().await;
+    if let Some(held) = server.held(&program) {
+        let changed = server.program_differences(&program);
+        if globals.json {
+            let differ: Vec<&str> = changed.iter().map(FileDifference::path).collect();
+            out.json(
+                &json!({"type": "probe", "server": name, "works": false, "told": held, "program": differ}),
+            );
+        } else {
+            out.line(format!("not started: {}", harmless_line(&held)));
+            show(&changed, &mut out);
+        }
+        return Ok(code::FAILED);
+    }
+    let since = Instant::now();
     let looked = server.look().await;
     let ms = i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX);
     let listing = match looked {
@@ -121,7 +138,7 @@ fn show_refused(listing: &Listing, out: &mut Out) {
     }
 }
 
-fn show(differences: &[Difference], out: &mut Out) {
+fn show(differences: &[impl Display], out: &mut Out) {
     for difference in differences {
         out.line(harmless_lines(&difference.to_string()));
     }

@@ -20,11 +20,12 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use ostler_kernel::port::OutputStream;
-use ostler_server::wire::{ClientRow, EventLine, OutputRow, TextRow};
+use ostler_server::wire::{ApprovalView, ClientRow, EventLine, OutputRow, TextRow};
 
-use crate::cli::output::cells::fit;
+use crate::cli::output::cells::{fit, harmless_line};
 use crate::cli::output::changes::Changes;
 use crate::cli::output::credits::deposit;
+use crate::cli::output::hints;
 use crate::cli::output::live::model::RunModel;
 use crate::cli::output::printed::{OUTPUT_NAME_MAX, output_lines};
 use crate::cli::output::screen;
@@ -68,6 +69,14 @@ pub(crate) trait View {
 
     fn credits(&mut self, _line: Option<&ClientRow>, _out: &mut Out) {}
 
+    /// Returns whether the view shows questions of runs that a node opens while it runs.
+    fn shows_questions_below(&self) -> bool {
+        false
+    }
+
+    /// Shows a question of a run that a running node opened: the node waits for its answer.
+    fn asks_below(&mut self, _question: &ApprovalView, _out: &mut Out) {}
+
     fn moves(&self) -> bool {
         false
     }
@@ -105,6 +114,17 @@ impl View for NoView {
     fn has_shown_nodes(&self) -> bool {
         true
     }
+}
+
+/// Longest question in a line, in cells.
+const QUESTION_MAX: usize = 100;
+
+/// Text of a question, and the command that shows the question.
+fn asked(question: &ApprovalView) -> String {
+    let text = ["text", "question"].into_iter().find_map(|name| question.params.get(name)?.as_str());
+    let text = text.unwrap_or(&question.node);
+    let list = hints::command("approvals", &[], "");
+    format!("{} (`{list}` shows how to answer)", fit(&harmless_line(text), QUESTION_MAX))
 }
 
 /// Lines of output shown under the tree.
@@ -160,6 +180,13 @@ impl Live {
         lines
     }
 
+    /// Shows lines under the tree, until newer ones take their place.
+    fn print(&mut self, lines: impl IntoIterator<Item = String>) {
+        self.printed.extend(lines);
+        let over = self.printed.len().saturating_sub(OUTPUT_ROWS);
+        self.printed.drain(..over);
+    }
+
     fn redraw(&mut self, out: &Out) {
         let is_early = self.frame <= FRAMES_SKIPPED && self.writing.is_empty();
         if is_early || self.model.nodes().is_empty() || self.paused {
@@ -190,9 +217,7 @@ impl View for Live {
         if row.chunk.stream == OutputStream::Model {
             return;
         }
-        self.printed.extend(output_lines(row, OUTPUT_NAME_MAX));
-        let over = self.printed.len().saturating_sub(OUTPUT_ROWS);
-        self.printed.drain(..over);
+        self.print(output_lines(row, OUTPUT_NAME_MAX));
     }
 
     fn out_of_credit(&mut self) -> Option<String> {
@@ -202,6 +227,15 @@ impl View for Live {
 
     fn credits(&mut self, line: Option<&ClientRow>, _out: &mut Out) {
         self.model.deposit = Some(deposit(line.and_then(|line| line.left)));
+    }
+
+    fn shows_questions_below(&self) -> bool {
+        true
+    }
+
+    fn asks_below(&mut self, question: &ApprovalView, _out: &mut Out) {
+        let node = question.parent.as_ref().map_or("", |parent| &parent.node);
+        self.print([harmless_line(&format!("{node} waits for a person: {}", asked(question)))]);
     }
 
     fn moves(&self) -> bool {

@@ -1,12 +1,12 @@
 //! The records of a run as plain lines.
 
-use ostler_server::wire::{ClientRow, EventLine, OutputRow};
+use ostler_server::wire::{ApprovalView, ClientRow, EventLine, OutputRow};
 
 use crate::cli::output::cells::{fit, fit_name, harmless_line, padded, width};
 use crate::cli::output::changes::Changes;
 use crate::cli::output::labels::short_id;
-use crate::cli::output::live::View;
 use crate::cli::output::live::model::{DisplayState, NodeModel, RunModel, text};
+use crate::cli::output::live::{View, asked};
 use crate::cli::output::printed::{OUTPUT_NAME_MAX, output_lines};
 use crate::cli::output::terminal::{Out, style_of};
 use crate::cli::output::units::{clock_time, elapsed, now_ms, plural};
@@ -61,6 +61,18 @@ impl View for Plain {
             let text = credits::used_up(&self.model.client, line);
             out.line(format!("{}{} {text}", self.label, clock_time(at_ms)));
         }
+    }
+
+    fn shows_questions_below(&self) -> bool {
+        true
+    }
+
+    fn asks_below(&mut self, question: &ApprovalView, out: &mut Out) {
+        let node = question.parent.as_ref().map_or("", |parent| &parent.node);
+        let node = padded(&fit_name(node, self.name_columns), self.name_columns);
+        let (time, word) =
+            (clock_time(now_ms()), out.styled(style_of("waiting_human"), "waits for a person:"));
+        out.line(format!("{}{time} {node}  {word} {}", self.label, asked(question)));
     }
 
     fn changes(&self) -> Option<&Changes> {

@@ -1,0 +1,182 @@
+//! The files that a server's command names or executes. They are pinned as the definitions of the tools are: other code under accepted
+//! definitions is another server.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ostler_kernel::port::NamedFile;
+
+use super::config::McpConfig;
+use super::stdio::rooted;
+use crate::tool::{Naming, named_files};
+
+/// Bytes of a program's files that are read at each start. A file beyond is bound by its size and times.
+pub const MCP_PROGRAM_BYTES_MAX: u64 = 1 << 30;
+
+/// The files of a server's program, as they were when they were read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ProgramFiles {
+    /// The files, by path: from the folder of the configuration, or absolute.
+    pub(super) files: Vec<NamedFile>,
+    stamps: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+/// Identity and times of a file. They change with every change of the file, also if the old content is put back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl ProgramFiles {
+    /// Reads the files that the command of a server names; none for a server at an address.
+    pub(super) async fn read(config: &McpConfig, folder: &Path) -> ProgramFiles {
+        if config.command.is_empty() {
+            return ProgramFiles::default();
+        }
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let naming = Naming {
+            argv: config.command.clone(),
+            stdin: None,
+            cwd: folder.to_str().map(str::to_owned),
+            distrusted: Vec::new(),
+            searched_below: folder.as_path().into(),
+            read_bytes_max: MCP_PROGRAM_BYTES_MAX,
+        };
+        // A command may name files anywhere.
+        let mut files = named_files(naming, Path::new("/").into()).await;
+        let may_change: Vec<PathBuf> = config.may_change.iter().map(|path| rooted(&folder, path)).collect();
+        files.retain(|file| !may_change.iter().any(|path| Path::new("/").join(&file.path).starts_with(path)));
+        // After the digests: a file that changes in between has another digest, or another stamp, at the next look.
+        let stamps = files.iter().map(|file| stamped(Path::new("/").join(&file.path))).collect();
+        for file in &mut files {
+            let path = Path::new("/").join(&file.path);
+            let shown = path.strip_prefix(&folder).unwrap_or(&path);
+            file.path = shown.to_string_lossy().into_owned();
+        }
+        ProgramFiles { files, stamps }
+    }
+
+    /// True if a file was written or replaced since, whatever its content is now. May block.
+    pub(super) fn is_touched(&self) -> bool {
+        self.stamps.iter().any(|(path, before)| stamped(path.clone()).1 != *before)
+    }
+}
+
+fn stamped(path: PathBuf) -> (PathBuf, Option<Stamp>) {
+    let stamp = path.metadata().ok().map(|found| Stamp {
+        device: found.dev(),
+        inode: found.ino(),
+        bytes: found.len(),
+        changed: (found.ctime(), found.ctime_nsec()),
+    });
+    (path, stamp)
+}
+
+/// Difference between an accepted file of a server's program and the present one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileDifference {
+    /// A file that is not accepted.
+    Added(NamedFile),
+    /// An accepted file with another content now.
+    Changed {
+        /// The accepted file.
+        accepted: NamedFile,
+        /// The present file.
+        now: NamedFile,
+    },
+    /// An accepted file that is gone, or that the command no longer names.
+    Removed(NamedFile),
+}
+
+impl FileDifference {
+    /// Differences of two lists, by path, in the order of the paths.
+    pub fn between(accepted: &[NamedFile], now: &[NamedFile]) -> Vec<FileDifference> {
+        let find = |among: &[NamedFile], path: &str| among.iter().find(|file| file.path == path).cloned();
+        let mut found: Vec<FileDifference> = now
+            .iter()
+            .filter_map(|file| match find(accepted, &file.path) {
+                None => Some(FileDifference::Added(file.clone())),
+                Some(known) if known.digest == file.digest => None,
+                Some(known) => Some(FileDifference::Changed { accepted: known, now: file.clone() }),
+            })
+            .collect();
+        let gone = accepted.iter().filter(|file| find(now, &file.path).is_none());
+        found.extend(gone.cloned().map(FileDifference::Removed));
+        found.sort_by(|one, other| one.path().cmp(other.path()));
+        found
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &str {
+        match self {
+            FileDifference::Added(file) | FileDifference::Removed(file) => &file.path,
+            FileDifference::Changed { accepted, .. } => &accepted.path,
+        }
+    }
+}
+
+impl fmt::Display for FileDifference {
+    /// Writes the lines that went after `-` and those that came after `+`, or the digests where a text is long or none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let empty = |file: &NamedFile| NamedFile { text: Some(String::new()), ..file.clone() };
+        let (before, after, word) = match self {
+            FileDifference::Added(file) => (None, Some(file), "added"),
+            FileDifference::Removed(file) => (Some(file), None, "removed"),
+            FileDifference::Changed { accepted, now } => (Some(accepted), Some(now), "changed"),
+        };
+        write!(f, "{} ({word})", self.path())?;
+        let lines = match (before, after) {
+            (Some(before), Some(after)) => after.difference(before),
+            (None, Some(after)) => after.difference(&empty(after)),
+            (Some(before), None) => empty(before).difference(before),
+            (None, None) => None,
+        };
+        for (sign, file) in [('-', before), ('+', after)] {
+            if let Some(file) = file {
+                write!(f, "\n  {sign} {}, {} bytes", file.digest, file.bytes)?;
+            }
+        }
+        lines.into_iter().flatten().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    fn file(path: &str, text: Option<&str>) -> NamedFile {
+        let bytes = text.unwrap_or("a long one").as_bytes();
+        let digest = ostler_kernel::lineage::hash("test", &[bytes]);
+        NamedFile { path: path.to_owned(), digest, bytes: bytes.len() as u64, text: text.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_difference_shows_the_lines_of_texts_and_the_digests_of_all() {
+        let accepted = [file("a.py", Some("1\n2\n")), file("gone.py", Some("x")), file("same.py", None)];
+        let now = [file("a.py", Some("1\n3\n")), file("bin", None), file("same.py", None)];
+        let found = FileDifference::between(&accepted, &now);
+        let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let digest = |file: &NamedFile| file.digest.to_string();
+        let text = shown.join("\n");
+        let text = text.replace(&digest(&accepted[0]), "ONE").replace(&digest(&now[0]), "TWO");
+        let text = text.replace(&digest(&accepted[1]), "GONE").replace(&digest(&now[1]), "BIN");
+        expect![[r#"
+            a.py (changed)
+              - ONE, 4 bytes
+              + TWO, 4 bytes
+                -2
+                +3
+            bin (added)
+              + BIN, 10 bytes
+            gone.py (removed)
+              - GONE, 1 bytes
+                -x"#]]
+        .assert_eq(&text);
+    }
+}
