@@ -331,10 +331,10 @@ async fn an_edit_that_cannot_be_is_refused_and_opens_nothing() {
     ]});
     let first = run(&system, source).await;
     let ok = || json!({"all": "mine"});
-    let other = Some(ostler_kernel::id::Digest([7; 32]));
+    let other = ostler_kernel::id::DigestStart::from(ostler_kernel::id::Digest([7; 32]));
     let with_digest = |node: &str| {
         let mut again = edit(node, ok());
-        again.edit.as_mut().unwrap().seen = other;
+        again.edit.as_mut().unwrap().seen = Some(other.clone());
         again
     };
     for (again, why) in [

@@ -10,7 +10,7 @@ use crate::event::{
 };
 use crate::id::{NodeId, RunId, Ticks};
 use crate::port::{Position, Recorded, Seq};
-use crate::run::{NodeInstance, NodeState, NodeStatus, TransitionReason};
+use crate::run::{NodeState, NodeStatus, TransitionReason};
 
 /// Most records that a fork takes over.
 pub const FORK_RECORDS_MAX: usize = 20_000;
