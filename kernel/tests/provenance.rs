@@ -120,7 +120,8 @@ fn what_was_read_counts_from_the_start_of_the_attempt_whatever_it_comes_to() {
             {"id": "child", "tool": "plain"},
         ])
     };
-    let ends: [(&str, fn(&mut Stage, &str)); 3] = [
+    type End = fn(&mut Stage, &str);
+    let ends: [(&str, End); 3] = [
         ("runs", |stage, node| stage.start(node)),
         ("failed", |stage, node| stage.end(node, failed())),
         ("executed", |stage, node| stage.end(node, given())),
