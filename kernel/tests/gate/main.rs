@@ -6,7 +6,9 @@
     reason = "a test may panic, say that it skips, and look for the shared cases"
 )]
 
+mod clearance;
 mod domain;
+mod limits;
 mod schemas;
 
 use std::collections::{BTreeMap, BTreeSet};
