@@ -9,7 +9,9 @@
 mod clearance;
 mod domain;
 mod limits;
+mod rules;
 mod schemas;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
