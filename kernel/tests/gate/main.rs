@@ -11,6 +11,7 @@ mod domain;
 mod limits;
 mod rules;
 mod schemas;
+mod trust;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
