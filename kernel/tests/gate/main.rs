@@ -9,6 +9,7 @@
 mod clearance;
 mod domain;
 mod limits;
+mod params;
 mod rules;
 mod schemas;
 mod trust;
