@@ -117,4 +117,27 @@ mod tests {
             assert_eq!(class.acts(), acts, "{class:?}");
         }
     }
+    #[test]
+    fn a_lost_call_is_made_again_only_if_that_changes_nothing_more() {
+        for (impact, effect, idem, expected) in [
+            (0, Effect::Read, Idempotency::None, OnLostResult::Retry),
+            (0, Effect::None, Idempotency::Keyed, OnLostResult::Retry),
+            (1, Effect::Read, Idempotency::None, OnLostResult::InDoubt),
+            (0, Effect::Write, Idempotency::None, OnLostResult::InDoubt),
+            (1, Effect::Write, Idempotency::Natural, OnLostResult::RetryWithKey),
+            (2, Effect::External, Idempotency::Keyed, OnLostResult::RetryWithKey),
+            (2, Effect::External, Idempotency::None, OnLostResult::InDoubt),
+        ] {
+            let class = CallClass { impact, effect, idem };
+            assert_eq!(class.on_lost_result(), expected, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_is_as_bad_as_the_worst_of_each_part() {
+        let read = CallClass { impact: 0, effect: Effect::External, idem: Idempotency::None };
+        let write = CallClass { impact: 2, effect: Effect::Write, idem: Idempotency::Natural };
+        let both = CallClass { impact: 2, effect: Effect::External, idem: Idempotency::None };
+        assert_eq!((read.and(write), write.and(read)), (both, both));
+    }
 }

@@ -196,8 +196,52 @@ mod tests {
         assert!(
             cache.covers(key(CLEARANCE_CACHE_MAX), 999) && !cache.covers(key(CLEARANCE_CACHE_MAX), 1_000)
         );
-        cache.store(key(9_999), &route, 5_000);
+        cache.store(key(9_999), &route, 1_000);
         assert_eq!(cache.until.len(), 1, "what has expired leaves first");
+        cache.clear();
+        assert!(!cache.covers(key(9_999), 1_000));
+    }
+
+    #[test]
+    fn a_yes_counts_for_the_time_of_its_route_and_at_most_a_minute() {
+        for (cache_ttl_ms, last) in [
+            (0, None),
+            (1, Some(0)),
+            (60_000, Some(59_999)),
+            (60_001, Some(59_999)),
+            (u64::MAX, Some(59_999)),
+        ] {
+            let route =
+                ClearanceRoute { tool: "t".into(), deadline_ms: 1, cache_ttl_ms, only_tainted: false };
+            let (key, mut cache) = (Digest([1; 32]), ClearanceCache::default());
+            cache.store(key, &route, 7);
+            assert_eq!(cache.covers(key, 7), last.is_some(), "{cache_ttl_ms}");
+            let last = last.map_or(7, |last| 7 + last);
+            assert_eq!(cache.covers(key, last), cache_ttl_ms > 0, "{cache_ttl_ms}");
+            assert!(!cache.covers(key, last + 1) && !cache.covers(Digest([2; 32]), 7), "{cache_ttl_ms}");
+        }
+    }
+
+    #[test]
+    fn an_answer_has_so_many_bytes_and_levels() {
+        let judged = |body: &str| Reply::Answer { status: 200, body: body.as_bytes() }.judge();
+        let long = |bytes: usize| {
+            let frame = r#"{"allow":true,"why":""}"#.len();
+            format!(r#"{{"allow":true,"why":"{}"}}"#, "x".repeat(bytes - frame))
+        };
+        let deep = |levels: usize| {
+            format!(r#"{{"allow":true,"why":{}{}}}"#, "[".repeat(levels - 1), "]".repeat(levels - 1))
+        };
+        for (body, expected) in [
+            (long(CLEARANCE_BYTES_MAX), Ok(())),
+            (long(CLEARANCE_BYTES_MAX + 1), Err(DenialCode::ClearanceMalformed)),
+            (long(CLEARANCE_BYTES_MAX + 2), Err(DenialCode::ClearanceMalformed)),
+            (deep(CLEARANCE_DEPTH_MAX), Ok(())),
+            (deep(CLEARANCE_DEPTH_MAX + 1), Err(DenialCode::ClearanceMalformed)),
+            (deep(CLEARANCE_DEPTH_MAX + 2), Err(DenialCode::ClearanceMalformed)),
+        ] {
+            assert_eq!(judged(&body), expected, "{} bytes: {body:.60}", body.len());
+        }
     }
 
     #[test]
@@ -205,9 +249,29 @@ mod tests {
         let answer = |status, body: &str| Reply::Answer { status, body: body.as_bytes() }.judge();
         assert_eq!(answer(200, r#"{"allow": true, "why": [1]}"#), Ok(()));
         assert_eq!(answer(200, r#"{"allow": false}"#), Err(DenialCode::ClearanceDenied));
-        assert_eq!(answer(204, r#"{"allow": true}"#), Err(DenialCode::ClearanceMalformed));
-        assert_eq!(answer(302, r#"{"allow": true}"#), Err(DenialCode::ClearanceRedirect));
-        assert_eq!(answer(200, r#"{"allow": true, "x": "\u0000"}"#), Err(DenialCode::ClearanceMalformed));
+        for status in [199, 201, 204, 299, 400, 500] {
+            let judged = answer(status, r#"{"allow": true}"#);
+            assert_eq!(judged, Err(DenialCode::ClearanceMalformed), "{status}");
+        }
+        for status in [300, 302, 399] {
+            assert_eq!(answer(status, r#"{"allow": true}"#), Err(DenialCode::ClearanceRedirect), "{status}");
+        }
+        for body in [
+            "",
+            "true",
+            "[true]",
+            "{}",
+            r#"{"allow": 1}"#,
+            r#"{"allow": "true"}"#,
+            r#"{"allow": null}"#,
+            r#"{"allow": true, "allow": true}"#,
+            r#"{"allow": true} {}"#,
+            r#"{"allow": true, "x": "\u0000"}"#,
+            r#"{"allow": true, "x": [{"y": "\u0000"}]}"#,
+            r#"{"allow": true, "x\u0000": 1}"#,
+        ] {
+            assert_eq!(answer(200, body), Err(DenialCode::ClearanceMalformed), "{body}");
+        }
         assert_eq!(answer(200, r#"{"allow": true} "#), Ok(()));
         assert_eq!(Reply::Late.judge(), Err(DenialCode::ClearanceTimeout));
         assert_eq!(Reply::Unreachable.judge(), Err(DenialCode::ClearanceUnreachable));

@@ -33,9 +33,8 @@ pub(super) fn close_objects(schema: &mut Value) {
     let draft = Draft::default().detect(schema);
     let mut closer = Closer { needs_unevaluated: false };
     closer.close(schema);
-    if let Some(members) =
-        schema.as_object_mut().filter(|_| closer.needs_unevaluated && draft < Draft::Draft201909)
-    {
+    let is_older = matches!(draft, Draft::Draft4 | Draft::Draft6 | Draft::Draft7);
+    if let Some(members) = schema.as_object_mut().filter(|_| closer.needs_unevaluated && is_older) {
         members.insert("$schema".into(), DRAFT_2019_09.into());
     }
 }

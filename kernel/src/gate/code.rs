@@ -163,3 +163,27 @@ impl fmt::Display for DenialCode {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_uses_up_denials_by_its_calls_alone() {
+        let free: Vec<&str> = DenialCode::ALL
+            .iter()
+            .filter(|code| !code.counts_as_denial())
+            .map(|code| code.as_str())
+            .collect();
+        assert_eq!(free, ["INTENT_ABOVE_TOKEN", "DENY_BUDGET"]);
+    }
+
+    #[test]
+    fn a_model_reads_only_what_is_wrong_with_its_step() {
+        for code in DenialCode::ALL {
+            let denial = Denial::new(code, "the details");
+            let told = ["PARAM_SCHEMA", "PLAN_FIELD_FORBIDDEN", "REF_FOREIGN"].contains(&code.as_str());
+            assert_eq!(denial.for_model(), if told { "the details" } else { REFUSAL }, "{code}");
+        }
+    }
+}

@@ -230,6 +230,18 @@ mod tests {
     }
 
     #[test]
+    fn every_level_of_a_sound_table_is_an_impact() {
+        for (level, otherwise, sound) in
+            [(0, 2, true), (2, 0, true), (3, 2, false), (2, 3, false), (3, 3, false)]
+        {
+            let rule = json!({"when": {"all": []}, "impact": level});
+            let table = json!({"rules": [{"when": {"all": []}, "impact": 1}, rule], "else": otherwise});
+            let table: ImpactTable = serde_json::from_value(table).unwrap();
+            assert_eq!(table.is_sound(), sound, "{level} {otherwise}");
+        }
+    }
+
+    #[test]
     fn a_condition_has_one_form() {
         for bad in [
             json!({"param": "a"}),

@@ -212,6 +212,10 @@ mod tests {
         ] {
             assert!(named_paths(argv).modules().any(|it| it == path), "{argv:?} does not name {path}");
         }
+        let all = |word: &str| named_paths(&[word]).modules().collect::<Vec<_>>();
+        let longest = "m".repeat(MODULE_BYTES_MAX);
+        assert_eq!((all(&longest).len(), all(&format!("{longest}m")).len()), (14, 0));
+        assert_eq!((all("tools/a.b").len(), all("a.b").len()), (14, 14 + 14 + 1), "a path names no package");
         let long = "a.".repeat(MODULE_BYTES_MAX);
         assert_eq!(
             named_paths(&["-m", "a b", &long[..]]).modules().find(|it| it.len() > MODULE_BYTES_MAX),

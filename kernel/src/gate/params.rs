@@ -57,9 +57,6 @@ impl GatedTool {
 
     /// References to parameters that the schema does not declare.
     fn unknown_references(&self, schema: &Value, referred: &BTreeSet<&str>) -> Vec<BadParam> {
-        if referred.is_empty() {
-            return Vec::new();
-        }
         let none = Map::new();
         let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         let open = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false))

@@ -187,6 +187,8 @@ mod tests {
             "a\\b",
             "c:x",
             "a:b/c",
+            "1a:/x",
+            "a b:/x",
             "été",
             "..a",
             "a..",
@@ -198,6 +200,9 @@ mod tests {
         for (path, fault) in [
             ("", PathFault::Empty),
             ("..", PathFault::Escapes),
+            ("./../x", PathFault::Escapes),
+            ("a//../../x", PathFault::Escapes),
+            ("\\", PathFault::Escapes),
             ("../space/a", PathFault::Escapes),
             ("a/../../space/a", PathFault::Escapes),
             ("/", PathFault::Escapes),
@@ -235,6 +240,20 @@ mod tests {
         let encoded = |rounds| format!("%{}41", "25".repeat(rounds));
         assert_eq!(judge(&encoded(ROUNDS_MAX - 2), ""), Ok(()));
         assert_eq!(judge(&encoded(ROUNDS_MAX), ""), Err(PathFault::Endless));
+    }
+
+    #[test]
+    fn so_many_readings_are_tried() {
+        // The backslash at each depth is read as one or as a slash from that depth on: 2 + 3 + .. + 10 readings, and 10 or 11
+        // of the last depth.
+        let at_depth = |depth: usize, code: &str| match depth {
+            0 => "a\\".to_owned(),
+            depth => format!("a%{}{code}", "25".repeat(depth - 1)),
+        };
+        let backslashes: String = (0..9).map(|depth| at_depth(depth, "5c")).collect();
+        let path = |last: &str| format!("{backslashes}{}", at_depth(9, last));
+        assert_eq!(judge(&path("41"), ""), Ok(()));
+        assert_eq!(judge(&path("5c"), ""), Err(PathFault::Endless));
     }
 
     #[test]

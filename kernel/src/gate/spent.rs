@@ -100,4 +100,16 @@ mod tests {
         assert_eq!((tree.calls("pay"), tree.sum("pay", "amount")), (6, 0.1 + 0.2 + 0.1 + 0.2));
         assert_eq!(Spent::NOTHING.sum("pay", "amount"), 0.0);
     }
+
+    #[test]
+    fn calls_of_another_run_keep_numbers_of_their_own() {
+        let mut spent = Spent::default();
+        spent.charge(3, "pay", json!({"amount": 5}).as_object().unwrap());
+        spent.add(&spent.clone(), 1);
+        assert_eq!((spent.calls("pay"), spent.sum("pay", "amount")), (2, 10.0));
+        spent.refund(2, "pay");
+        assert_eq!((spent.calls("pay"), spent.sum("pay", "amount")), (1, 5.0));
+        spent.refund(2, "pay");
+        assert_eq!(spent.calls("pay"), 1, "a refund of no call takes nothing out");
+    }
 }

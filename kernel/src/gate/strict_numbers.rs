@@ -80,7 +80,7 @@ mod tests {
             "n": {"type": "integer"}, "x": {"type": "number"}, "e": {"enum": [1, "a"]}, "d": {"enum": [2.0]},
             "l": {"type": "array", "items": {"type": "integer"}},
             "a": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
-            "b": {"type": ["integer", "number"]},
+            "b": {"type": ["integer", "number"]}, "i": {"type": ["integer", "null"]}, "c": {"const": 1},
         }});
         for (value, expected) in [
             (json!({"n": 1, "x": 1.0, "e": 1, "d": 2.0, "l": [1], "a": 1, "b": 1.0}), true),
@@ -90,8 +90,21 @@ mod tests {
             (json!({"l": [1, 2.0]}), false),
             (json!({"a": 1.0}), false),
             (json!({"a": "x"}), true),
+            (json!({"i": 1, "c": 1}), true),
+            (json!({"i": null}), true),
+            (json!({"i": 1.0}), false),
+            (json!({"c": 1.0}), false),
         ] {
             assert_eq!(fits(&schema, &value), expected, "{value}");
+        }
+        for other in ["null", "boolean", "string", "array", "object"] {
+            let schema = json!({"anyOf": [{"type": other}, {"type": "integer"}]});
+            assert!(fits(&schema, &json!(1)) && !fits(&schema, &json!(1.0)), "{other}");
+        }
+        for number in ["integer", "number"] {
+            let schema =
+                json!({"anyOf": [{"type": number}, {"type": "array", "items": {"type": "integer"}}]});
+            assert!(fits(&schema, &json!([1])) && !fits(&schema, &json!([1.0])), "{number}");
         }
         assert!(has_whole_double(&json!([{"a": 1e2}])) && !has_whole_double(&json!([1, 1.5, "1.0"])));
     }

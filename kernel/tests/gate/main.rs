@@ -6,7 +6,14 @@
     reason = "a test may panic, say that it skips, and look for the shared cases"
 )]
 
+mod clearance;
 mod domain;
+mod limits;
+mod params;
+mod rules;
+mod schemas;
+mod trust;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +27,7 @@ use ostler_kernel::id::Digest;
 use ostler_kernel::json::{canonical, parse_value};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{BadParam, Effect, Idempotency};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{BoxFuture, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};
 use serde_json::{Map, Value, json};
 
 type Classify = Box<dyn Fn(&Map<String, Value>) -> u8 + Send + Sync>;
@@ -29,6 +36,32 @@ type Classify = Box<dyn Fn(&Map<String, Value>) -> u8 + Send + Sync>;
 struct Scripted {
     spec: ToolSpec,
     impact: Classify,
+    sends_out: bool,
+    reads_strangers: bool,
+    problems: Vec<ParamProblem>,
+}
+
+impl Scripted {
+    fn new(
+        name: &str,
+        version: &str,
+        params: Value,
+        impact: impl Fn(&Map<String, Value>) -> u8 + Send + Sync + 'static,
+    ) -> Scripted {
+        let (name, version) = (name.to_owned(), version.to_owned());
+        let spec = ToolSpec { name, version, description: String::new(), params, result: json!({}) };
+        Scripted {
+            spec,
+            impact: Box::new(impact),
+            sends_out: false,
+            reads_strangers: false,
+            problems: Vec::new(),
+        }
+    }
+
+    fn gated(self) -> Result<GatedTool, SchemaError> {
+        GatedTool::new(Arc::new(self))
+    }
 }
 
 impl Tool for Scripted {
@@ -42,6 +75,18 @@ impl Tool for Scripted {
         CallClass { impact, effect, idem: Idempotency::Natural }
     }
 
+    fn check(&self, _: &Map<String, Value>) -> Vec<ParamProblem> {
+        self.problems.clone()
+    }
+
+    fn sends_out(&self) -> bool {
+        self.sends_out
+    }
+
+    fn reads_strangers(&self) -> bool {
+        self.reads_strangers
+    }
+
     fn call(&self, permit: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move { Ok(Value::Object(permit.into_params())) })
     }
@@ -52,22 +97,16 @@ fn tool(
     params: Value,
     impact: impl Fn(&Map<String, Value>) -> u8 + Send + Sync + 'static,
 ) -> GatedTool {
-    gated(name, params, impact).unwrap()
+    versioned(name, "1", params, impact)
 }
 
-fn gated(
+fn versioned(
     name: &str,
+    version: &str,
     params: Value,
     impact: impl Fn(&Map<String, Value>) -> u8 + Send + Sync + 'static,
-) -> Result<GatedTool, SchemaError> {
-    let spec = ToolSpec {
-        name: name.into(),
-        version: "1".into(),
-        description: String::new(),
-        params,
-        result: json!({}),
-    };
-    GatedTool::new(Arc::new(Scripted { spec, impact: Box::new(impact) }))
+) -> GatedTool {
+    Scripted::new(name, version, params, impact).gated().unwrap()
 }
 
 fn write_tool() -> GatedTool {
@@ -163,103 +202,6 @@ fn parameters_are_judged_with_their_defaults() {
         (json!({"path": "..", "callback": "http://x"}), "PATH_ESCAPE"),
     ] {
         assert_eq!(code(&decided(call(&tool, &params), &policy())), expected, "{params}");
-    }
-}
-
-#[test]
-fn a_path_or_a_url_is_judged_wherever_the_schema_says_so() {
-    let path = json!({"type": "string", "format": "path"});
-    let uri = json!({"type": "string", "format": "uri"});
-    let with = |name: &str, schema: &Value| json!({"type": "object", "properties": {name: schema}});
-    let (at_path, at_uri) = (with("at", &path), with("at", &uri));
-    let kinds = json!([
-        {"type": "object", "required": ["count"], "properties": {"kind": {"const": "n"}, "count": {"type": "integer"}}},
-        {"type": "object", "required": ["at"], "properties": {"kind": {"const": "p"}, "at": path}},
-    ]);
-    let escape = [(json!({"at": "a"}), "OK 0"), (json!({"at": "/etc/shadow"}), "PATH_ESCAPE")];
-    let (listed, other) = ("https://hooks.example.com/x", "http://169.254.169.254/");
-    let egress = [(json!({"at": listed}), "OK 0"), (json!({"at": other}), "EGRESS_FORBIDDEN")];
-    for (schema, calls) in [
-        (json!({"oneOf": kinds}), &escape),
-        (json!({"anyOf": kinds}), &escape),
-        (json!({"type": "object", "oneOf": [at_uri, {"required": ["x"]}]}), &egress),
-        (json!({"allOf": [{"type": "object"}, at_path]}), &escape),
-        (json!({"allOf": [{"anyOf": [{"oneOf": [at_uri]}]}]}), &egress),
-        (json!({"not": {"properties": {"at": {"not": path}}, "required": ["at"]}}), &escape),
-        (json!({"if": at_path, "then": true, "else": false}), &escape),
-        (json!({"if": true, "then": at_path}), &escape),
-        (json!({"if": false, "else": at_uri}), &egress),
-        (json!({"dependentSchemas": {"at": at_path}}), &escape),
-        (
-            json!({"$schema": "http://json-schema.org/draft-07/schema#", "dependencies": {"at": at_path}}),
-            &escape,
-        ),
-        (json!({"$ref": "#/$defs/all", "$defs": {"all": at_path}}), &escape),
-        (json!({"$ref": "#/$defs/a%20b~1c", "$defs": {"a b/c": at_path}}), &escape),
-        (json!({"$ref": "#all", "$defs": {"x": {"$anchor": "all", "properties": {"at": path}}}}), &escape),
-        (json!({"$ref": "urn:all", "$defs": {"x": {"$id": "urn:all", "properties": {"at": uri}}}}), &egress),
-        (
-            json!({"$dynamicRef": "#all", "$defs": {"x": {"$dynamicAnchor": "all", "properties": {"at": path}}}}),
-            &escape,
-        ),
-        (json!({"properties": {"at": {"$ref": "#/%24defs/p"}}, "$defs": {"p": path}}), &escape),
-        (
-            json!({"properties": {"at": {"$ref": "#p"}}, "$defs": {"p": {"$anchor": "p", "format": "path"}}}),
-            &escape,
-        ),
-        (
-            json!({"properties": {"at": {"$ref": "#p"}}, "$defs": {"p": {"$anchor": "p", "$ref": "#/$defs/q"}, "q": uri}}),
-            &egress,
-        ),
-        (with("at", &json!({"anyOf": [{"type": "null"}, {"if": {"minLength": 1}, "then": path}]})), &escape),
-        (
-            json!({"properties": {"at": {"contentSchema": {"$ref": "#/$defs/p"}}}, "$defs": {"p": path}}),
-            &escape,
-        ),
-        (json!({"type": "object", "additionalProperties": path}), &escape),
-        (json!({"type": "object", "additionalProperties": uri}), &egress),
-        (json!({"type": "object", "properties": {"x": {}}, "unevaluatedProperties": uri}), &egress),
-        (json!({"type": "object", "patternProperties": {"^a": path, "^b": {}}}), &escape),
-        (json!({"type": "object", "properties": {"at": {}}, "patternProperties": {"t$": uri}}), &egress),
-        (
-            json!({"oneOf": [{"properties": {"at": {}}, "required": ["x"]}, {"additionalProperties": uri}]}),
-            &egress,
-        ),
-    ] {
-        let tool = tool("fs.write", schema.clone(), |_| 0);
-        for (params, expected) in calls {
-            assert_eq!(code(&decided(call(&tool, params), &policy())), *expected, "{params} of {schema}");
-        }
-    }
-}
-
-#[test]
-fn what_no_path_is_said_of_is_not_judged_as_one() {
-    let path = json!({"type": "string", "format": "path"});
-    let text = json!({"at": "/etc/shadow"});
-    for schema in [
-        json!({"properties": {"at": {}}, "additionalProperties": path}),
-        json!({"properties": {"at": {}}, "unevaluatedProperties": path}),
-        json!({"type": "object", "patternProperties": {"^b": path, "^a": {}}, "additionalProperties": path}),
-        json!({"anyOf": [{"properties": {"at": {}}}, {"properties": {"other": path}}]}),
-        json!({"properties": {"at": {}}, "$defs": {"p": path}}),
-    ] {
-        let tool = tool("fs.write", schema.clone(), |_| 0);
-        assert_eq!(code(&decided(call(&tool, &text), &policy())), "OK 0", "{schema}");
-    }
-}
-
-#[test]
-fn a_tool_whose_names_of_parameters_are_paths_is_refused() {
-    for schema in [
-        json!({"type": "object", "propertyNames": {"format": "path"}}),
-        json!({"type": "object", "propertyNames": {"$ref": "#/$defs/p"}, "$defs": {"p": {"anyOf": [{"format": "path"}]}}}),
-        json!({"allOf": [{"propertyNames": {"format": "path"}}]}),
-    ] {
-        let found = gated("fs.write", schema, |_| 0).unwrap_err().to_string();
-        let expected = "`propertyNames` with `format: path`: parameter names are not checked; pass them as values, \
-                        such as {properties: {names: {type: array, items: {type: string, format: path}}}}";
-        assert_eq!(found, expected);
     }
 }
 
@@ -382,81 +324,6 @@ fn a_call_that_carries_authority_is_refused() {
     assert_eq!(code(&decided(call(&open, &both), &policy())), "PARAM_SCHEMA", "limits are first");
     let ungranted = Call { scope: "none".into(), ..call(&open, &json!({"scope": "x"})) };
     assert_eq!(code(&decided(ungranted, &policy())), "PLAN_FIELD_FORBIDDEN", "it is before the scope");
-}
-
-/// Undeclared parameters are denied, however the schema is composed.
-#[test]
-fn what_a_schema_does_not_name_is_refused_also_where_it_is_put_together() {
-    let named = json!({"a": {"type": "integer"}});
-    let b = json!({"properties": {"b": {}}, "additionalProperties": true});
-    for (more, params, expected) in [
-        (json!({"anyOf": [{}]}), json!({"a": 1}), "OK 0"),
-        (json!({"anyOf": [{}]}), json!({"a": 1, "b": 1}), "PARAM_SCHEMA"),
-        (json!({"allOf": [{"properties": {"b": {}}}]}), json!({"a": 1, "b": 1}), "OK 0"),
-        (json!({"allOf": [{"properties": {"b": {}}}]}), json!({"a": 1, "c": 1}), "PARAM_SCHEMA"),
-        (json!({"not": {"required": ["c"]}}), json!({"b": 1}), "PARAM_SCHEMA"),
-        (json!({"patternProperties": {"^x": {}}}), json!({"xy": 1}), "OK 0"),
-        (json!({"patternProperties": {"^x": {}}}), json!({"y": 1}), "PARAM_SCHEMA"),
-        (json!({"$ref": "#/$defs/b", "$defs": {"b": b}}), json!({"a": 1, "b": 1}), "OK 0"),
-        (json!({"anyOf": [{}], "additionalProperties": true}), json!({"b": 1}), "OK 0"),
-        (json!({"anyOf": [{}], "unevaluatedProperties": true}), json!({"b": 1}), "OK 0"),
-    ] {
-        let mut schema = json!({"type": "object", "properties": named});
-        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let tool = tool("fs.write", schema.clone(), |_| 0);
-        assert_eq!(code(&decided(call(&tool, &params), &policy())), expected, "{schema} {params}");
-    }
-}
-
-#[test]
-fn a_schema_that_is_nothing_but_parts_is_closed() {
-    let a = json!({"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {}}}}});
-    let c = json!({"properties": {"c": {}}});
-    let open = json!({"properties": {"c": {}}, "additionalProperties": true});
-    let old = "http://json-schema.org/draft-07/schema#";
-    for (schema, taken, refused) in [
-        (json!({"allOf": [a, c]}), json!({"a": {"b": 1}, "c": 1}), json!({"a": {}, "x": 1})),
-        (json!({"allOf": [a, c]}), json!({"a": {"b": 1}}), json!({"a": {"x": 1}})),
-        (json!({"allOf": [{"allOf": [a]}, {"anyOf": [c, true]}]}), json!({"a": {}, "c": 1}), json!({"x": 1})),
-        (json!({"anyOf": [{"allOf": [a]}, c]}), json!({"c": 1}), json!({"x": 1})),
-        (json!({"if": a, "then": c, "else": false}), json!({"a": {}, "c": 1}), json!({"x": 1})),
-        (json!({"if": {"required": ["c"]}, "then": c, "else": a}), json!({"a": {}}), json!({"a": {"x": 1}})),
-        (json!({"dependentSchemas": {"a": a, "c": c}}), json!({"a": {}, "c": 1}), json!({"x": 1})),
-        (json!({"dependentSchemas": {"a": a}}), json!({"a": {"b": 1}}), json!({"a": {"x": 1}})),
-        (json!({"patternProperties": {"^c": a}}), json!({"c": {"a": {}}}), json!({"c": {"x": 1}})),
-        (json!({"patternProperties": {"^c": {}}}), json!({"c": 1}), json!({"x": 1})),
-        (
-            json!({"properties": {"l": {"prefixItems": [{"allOf": [a]}]}}}),
-            json!({"l": [{"a": {}}]}),
-            json!({"l": [{"x": 1}]}),
-        ),
-        (json!({"$schema": old, "allOf": [a, c]}), json!({"a": {"b": 1}, "c": 1}), json!({"x": 1})),
-        (json!({"$schema": old, "allOf": [a, {"anyOf": [c]}]}), json!({"c": 1}), json!({"x": 1})),
-        (
-            json!({"$schema": old, "type": "object", "properties": {"a": {}}, "allOf": [c]}),
-            json!({"a": 1, "c": 1}),
-            json!({"x": 1}),
-        ),
-        (
-            json!({"$schema": old, "properties": {"l": {"items": [a]}}}),
-            json!({"l": [{"a": {}}]}),
-            json!({"l": [{"x": 1}]}),
-        ),
-    ] {
-        let tool = tool("fs.write", schema.clone(), |_| 0);
-        assert_eq!(code(&decided(call(&tool, &taken), &policy())), "OK 0", "{schema} {taken}");
-        assert_eq!(code(&decided(call(&tool, &refused), &policy())), "PARAM_SCHEMA", "{schema} {refused}");
-    }
-    for schema in [
-        json!({"allOf": [a, open]}),
-        json!({"allOf": [a], "additionalProperties": true}),
-        json!({"$schema": old, "allOf": [a, open]}),
-        json!({"allOf": [{}]}),
-        json!({}),
-    ] {
-        let tool = tool("fs.write", schema.clone(), |_| 0);
-        assert_eq!(code(&decided(call(&tool, &json!({"x": 1})), &policy())), "OK 0", "{schema}");
-    }
 }
 
 #[test]

@@ -297,7 +297,8 @@ impl HostPattern {
     fn fits(&self, host: &str) -> bool {
         match self {
             HostPattern::Any => true,
-            HostPattern::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
+            // The host of a URL does not begin with a dot, so a label precedes the suffix.
+            HostPattern::Below(suffix) => host.ends_with(suffix.as_str()),
             HostPattern::Exactly(name) => host == name,
         }
     }

@@ -193,3 +193,121 @@ fn the_edges_of_the_special_ranges() {
         assert_eq!(is_public(text.parse().unwrap()), public, "{text}");
     }
 }
+
+/// Knows `public.example.com`, `mixed.example.com` and `inner.example.com`; another name has no address.
+struct Table;
+
+impl Lookup for Table {
+    fn addresses(&mut self, host: &str) -> Addresses {
+        let texts: &[&str] = match host {
+            "public.example.com" => &["93.184.216.34", "8.8.8.8"],
+            "mixed.example.com" => &["93.184.216.34", "10.0.0.1"],
+            "inner.example.com" => &["10.0.0.1"],
+            "meta.example.com" => &["169.254.169.254"],
+            _ => &[],
+        };
+        Addresses::Found(texts.iter().map(|text| text.parse().unwrap()).collect())
+    }
+}
+
+fn rule(hosts: &[&str], schemes: &[&str], ports: Option<Vec<u16>>, allow_private: bool) -> Egress {
+    let mut egress = Egress::default();
+    egress.push(Destinations {
+        hosts: hosts.iter().map(|host| HostPattern::new(host)).collect(),
+        schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
+        ports,
+        allow_private,
+    });
+    egress
+}
+
+#[test]
+fn a_call_is_pinned_to_an_address_that_a_rule_opens() {
+    let (closed, open) = (rule(&["*"], &["http"], None, false), rule(&["*"], &["http"], None, true));
+    for (url, by_closed, by_open) in [
+        ("http://public.example.com/", Ok(("93.184.216.34", true)), Ok(("93.184.216.34", true))),
+        ("http://mixed.example.com/", Err("NotPublic"), Ok(("93.184.216.34", true))),
+        ("http://inner.example.com/", Err("NotPublic"), Ok(("10.0.0.1", true))),
+        ("http://meta.example.com/", Err("NotPublic"), Err("NotPublic")),
+        ("http://none.example.com/", Err("NotFound"), Err("NotFound")),
+        ("http://8.8.8.8/", Ok(("8.8.8.8", false)), Ok(("8.8.8.8", false))),
+        ("http://127.0.0.1/", Err("NotPublic"), Ok(("127.0.0.1", false))),
+        ("https://8.8.8.8/", Err("NotListed"), Err("NotListed")),
+    ] {
+        for (egress, expected) in [(&closed, by_closed), (&open, by_open)] {
+            let pinned = egress.pin(url, &mut Table).map(|pinned| {
+                let Pinned { address, looked_up } = pinned.unwrap();
+                (address.to_string(), looked_up)
+            });
+            let name = |fault: &EgressFault| format!("{fault:?}").split(' ').next().unwrap().to_owned();
+            let found = pinned.as_ref().map(|(address, looked_up)| (address.as_str(), *looked_up));
+            assert_eq!(found.map_err(name), expected.map_err(str::to_owned), "{url}");
+        }
+    }
+    assert_eq!(closed.pin("http://inner.example.com/", &mut AtConnection), Ok(None));
+}
+
+#[test]
+fn a_rule_names_schemes_ports_and_hosts() {
+    let usual = rule(&["a.example.com", "*.b.example.com"], &["https", "http"], None, false);
+    let ports = rule(&["a.example.com"], &["https", "wss"], Some(vec![8443, 9443]), false);
+    let odd = rule(&["*example.com"], &["https"], None, false);
+    let anywhere = rule(&["*"], &["https"], None, false);
+    for (egress, url, expected) in [
+        (&usual, "https://a.example.com/", None),
+        (&usual, "http://a.example.com/", None),
+        (&usual, "https://x.b.example.com/", None),
+        (&usual, "https://b.example.com/", Some("b.example.com:443 is not on the egress list")),
+        (&usual, "https://a.example.com:8443/", Some("a.example.com:8443 is not on the egress list")),
+        (&usual, "http://a.example.com:443/", Some("port 443 is the port of https, found scheme http")),
+        (&usual, "https://a.example.com:80/", Some("port 80 is the port of http, found scheme https")),
+        (&usual, "wss://a.example.com:443/", Some("expected an http or https URL")),
+        (&ports, "https://a.example.com:8443/", None),
+        (&ports, "wss://a.example.com:9443/", None),
+        (&ports, "https://a.example.com/", Some("a.example.com:443 is not on the egress list")),
+        (&ports, "http://a.example.com:8443/", Some("a.example.com:8443 is not on the egress list")),
+        (&ports, "wss://a.example.com:1/", Some("a.example.com:1 is not on the egress list")),
+        (&ports, "wss://a.example.com/", Some("expected an http or https URL")),
+        (&ports, "ws://a.example.com:8443/", Some("expected an http or https URL")),
+        (&odd, "https://xexample.com/", Some("xexample.com:443 is not on the egress list")),
+        (&anywhere, "https://any.example.com/", None),
+    ] {
+        let fault = egress.judge(url).err().map(|fault| fault.to_string());
+        assert_eq!(fault.as_deref(), expected, "{url}");
+    }
+    assert!(Egress::default().is_empty() && !usual.is_empty());
+}
+
+#[test]
+fn a_text_that_parsers_read_differently_is_called_ambiguous() {
+    for (url, expected) in [
+        ("https://a.example.com\\", "expected printable ASCII without spaces and backslashes"),
+        ("https://é.example.com", "expected printable ASCII without spaces and backslashes"),
+        ("a.example.com", "expected an absolute URL"),
+        ("://a.example.com", "expected an absolute URL"),
+        ("1https://a.example.com", "expected an absolute URL"),
+        ("ht_tps://a.example.com", "expected an absolute URL"),
+        ("https://u@a.example.com", "expected no user before the host"),
+        ("https://[::1/", "expected a closing bracket"),
+        ("https://[::1]x/", "expected nothing between the host and the port"),
+        ("https://a.example.com:0/", "expected a port of 1 to 65535 without leading zeros"),
+        ("https://a.example.com:65536/", "expected a port of 1 to 65535 without leading zeros"),
+        ("https://[::g]/", "expected an IPv6 address in brackets"),
+        ("https://a..example.com/", "expected a host of letters, digits, `-`, `_` and dots"),
+        ("https://1.2.3/", "expected an IPv4 address of four decimal numbers"),
+        ("https://0x1/", "expected an IPv4 address of four decimal numbers"),
+        ("https://1.2.3.4./", "expected an IPv4 address of four decimal numbers"),
+    ] {
+        assert_eq!(egress().judge(url), Err(EgressFault::Ambiguous(expected)), "{url}");
+    }
+    for (url, host, port) in [
+        ("https://[2606:4700::1]:444/", "[2606:4700::1]", 444),
+        ("HTTPS://A-b_c.CDN.example.com?q", "a-b_c.cdn.example.com", 443),
+        ("https://1.2.3.4:444#f", "1.2.3.4", 444),
+        ("https://0x1g:444", "0x1g", 444),
+        ("https://a.example.com:444", "a.example.com", 444),
+    ] {
+        let found = egress().judge(url).map(|it| (it.host, it.port));
+        assert_eq!(found, Ok((host.to_owned(), port)), "{url}");
+    }
+}

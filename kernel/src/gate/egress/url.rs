@@ -83,9 +83,9 @@ pub(super) fn parse_host(host: &str) -> Result<(String, Option<IpAddr>), EgressF
         return Ok((lower, None));
     }
     // URL parsers read such a host as an IPv4 address in decimal, octal or hex, with one to four parts. Only the dotted
-    // decimal form is unambiguous.
+    // decimal form is unambiguous; the standard library reads no other.
     match lower.parse::<Ipv4Addr>() {
-        Ok(address) if address.to_string() == lower => Ok((lower, Some(address.into()))),
-        _ => Err(EgressFault::Ambiguous("expected an IPv4 address of four decimal numbers")),
+        Ok(address) => Ok((lower, Some(address.into()))),
+        Err(_) => Err(EgressFault::Ambiguous("expected an IPv4 address of four decimal numbers")),
     }
 }
