@@ -133,7 +133,7 @@ async fn a_list_that_cannot_be_whole_is_a_failure() {
         &world,
         "fs.list",
         json!({"path": "."}),
-        expect!["structural: the name bad�.rs is not UTF-8: rename the file, or leave it out by .gitignore"],
+        expect!["structural: the name bad�.rs is not UTF-8: rename the file, or leave it out by a glob or .gitignore"],
     )
     .await;
     world.put(".gitignore", "bad*");

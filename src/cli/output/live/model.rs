@@ -230,7 +230,11 @@ impl RunModel {
             }
             "reuse_decided" => {
                 let told = labels::reuse(body);
-                self.node_entry(text(body, "node"), line.at_ms).reuse = told;
+                let node = self.node_entry(text(body, "node"), line.at_ms);
+                // Records that a fork took over follow the one that names the other run.
+                if !node.is_taken_over {
+                    node.reuse = told;
+                }
             }
             "approval_carried" => {
                 let node = self.node_entry(text(body, "node"), line.at_ms);
