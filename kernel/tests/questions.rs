@@ -26,7 +26,7 @@ impl Stage {
     fn new() -> Stage {
         let contract = json!([{"method": "schema"}]);
         let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": [
-            {"id": "act", "approval": "before", "human_timeout": 10, "contract": contract},
+            {"id": "act", "effect": "write", "impact": 1, "approval": "before", "human_timeout": 10, "contract": contract},
             {"id": "ask", "kind": "human_approval", "human_timeout": 10, "contract": contract},
             {"id": "free", "contract": contract},
         ]}))
