@@ -70,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// See [`Node::is_control`].
+    /// See [`Node::is_control`](super::Node::is_control).
     pub fn is_control(self) -> bool {
         match self {
             Kind::Reflection
