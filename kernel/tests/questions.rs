@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Outcome, Output};
+use ostler_kernel::event::{ApprovalKept, AttemptResult, Event, HumanRequestKind, Outcome, Output};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
 use ostler_kernel::policy::Decider;
@@ -145,6 +145,29 @@ fn a_fork_asks_again_about_what_was_approved_and_has_not_started() {
     assert_eq!(stage.state("free"), NodeState::Ready, "nobody was asked about it");
     started.within(|run, cx| run.start(cx, &"act".into(), None));
     assert_eq!(started.within(Run::ask_approved_again), []);
+}
+
+#[test]
+fn a_no_ends_what_an_earlier_run_approved() {
+    for (approve, is_kept) in [(true, true), (false, false)] {
+        let mut stage = Stage::new();
+        let kept = ApprovalKept {
+            node: "act".into(),
+            kind: HumanRequestKind::Before,
+            material: OTHER,
+            shown: OTHER,
+            output: None,
+            by: "ann".to_owned(),
+            at: 0,
+            from: RunId::default(),
+            void: None,
+        };
+        stage.run.apply(&Event::ApprovalKept(Box::new(kept)), 0).unwrap();
+        stage.ask("act", SHOWN);
+        stage.answer("act", 1, approve);
+        let kept = stage.run.kept_approval(&"act".into(), HumanRequestKind::Before);
+        assert_eq!(kept.is_some(), is_kept, "approved: {approve}");
+    }
 }
 
 #[test]

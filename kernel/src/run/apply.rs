@@ -316,6 +316,8 @@ impl Run {
                     goal.refuse_plan(&answer.node, attempt, &plan, &answer.note);
                 }
             }
+            // An earlier yes does not outlive a no, whatever is asked about later.
+            self.kept_approvals.remove(&answer.node);
         }
         Ok(())
     }

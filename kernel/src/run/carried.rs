@@ -81,9 +81,7 @@ impl Run {
             from: approval.from.unwrap_or(from),
             void: grant::is_author(&approval.by).then_some(ApprovalVoid::Grant),
         });
-        let was_refused = instance.answered.as_ref().is_some_and(|answered| !answered.approve);
-        let is_new =
-            |kept: &&ApprovalKept| !was_refused && instance.approvals.iter().all(|own| own.kind != kept.kind);
+        let is_new = |kept: &&ApprovalKept| instance.approvals.iter().all(|own| own.kind != kept.kind);
         let handed_on = self.kept_approvals.get(node).into_iter().flatten().filter(is_new).cloned();
         own.chain(handed_on).collect()
     }
