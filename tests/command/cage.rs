@@ -287,3 +287,19 @@ fn a_link_to_another_data_folder_is_not_used() {
     ostler("policy accept .ostler").exits(0);
     ostler("ps").exits(0);
 }
+
+#[test]
+fn a_faulty_configuration_that_may_name_another_data_folder_is_not_done_without() {
+    let world = World::new();
+    let work = world.path().join("work");
+    let ostler = |line: &str| ended(world.command(line).current_dir(&work).env_remove("OSTLER_DATA"));
+    world.file("work/p.yaml", "id: p\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n");
+    ostler("run p.yaml").exits(0);
+    world.file("work/ostler.toml", "[polcy]\n");
+    ostler("ps --all").exits(0).says("p ");
+    world.file("work/ostler.toml", "[store]\nurl = \"file:real\"\n[polcy]\n");
+    for line in ["ps --all", "lockdown", "cancel @last"] {
+        ostler(line).exits(2).complains("polcy");
+    }
+    ostler("ps --all --data .ostler").exits(0).says("p ");
+}

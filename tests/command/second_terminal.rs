@@ -231,5 +231,6 @@ fn an_audit_is_followed_over_the_processes_that_come_and_go() {
     follows.until("\"allow\"");
     world.ostler("cancel @last").exits(0);
     holder.end().exits(1);
-    world.ostler("ps").exits(0);
+    world.ostler("run look.yaml --workspace work --fresh").exits(0);
+    follows.until("\"allow\"");
 }

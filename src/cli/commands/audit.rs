@@ -1,6 +1,6 @@
 //! `ostler audit`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -215,23 +215,41 @@ async fn all(
 
 /// Prints new verdicts of all runs until the command is ended. Holds the data folder only while it reads.
 async fn follow_all(mut session: Session, globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
-    let mut seen = std::collections::BTreeMap::new();
+    let mut shown = BTreeMap::new();
     loop {
-        for run in runs(&mut session).await? {
-            let after = seen.entry(run.clone()).or_insert(0_u64);
-            let mut verdicts = Verdicts { run, json: globals.json, ..Verdicts::default() };
-            show(&session, &mut verdicts, after, "now", out).await?;
+        let stamp = session.journal_stamp();
+        let is_remote = session.client.is_remote();
+        match show_new(&mut session, globals, &mut shown, out).await {
+            // The other process may be about to end; the next one has its verdicts.
+            Ok(()) | Err(ApiError::ConnectionLost(_) | ApiError::NotSent(_)) if is_remote => {
+                tokio::time::sleep(LIST_INTERVAL).await;
+            }
+            Ok(()) => {}
+            Err(error) => return Err(error.into()),
         }
         if out.is_closed() {
             session.stop().await;
             return Ok(code::SUCCEEDED);
         }
-        if session.client.is_remote() {
-            tokio::time::sleep(LIST_INTERVAL).await;
-        } else {
-            session = session.wait_for_holder().await?;
+        if !is_remote || !session.is_held().await {
+            session = session.wait_for_work(stamp).await?;
         }
     }
+}
+
+/// Prints the verdicts that are not among the `shown` records, by run.
+async fn show_new(
+    session: &mut Session,
+    globals: &Globals,
+    shown: &mut BTreeMap<String, u64>,
+    out: &mut Out,
+) -> Result<(), ApiError> {
+    for run in runs(session).await? {
+        let after = shown.entry(run.clone()).or_insert(0);
+        let mut verdicts = Verdicts { run, json: globals.json, ..Verdicts::default() };
+        show(session, &mut verdicts, after, "now", out).await?;
+    }
+    Ok(())
 }
 
 /// All runs, the oldest first.

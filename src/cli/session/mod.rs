@@ -18,7 +18,7 @@ pub(crate) mod watch_run;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ostler::config::Config;
 use ostler::{Ostler, StartError};
@@ -93,7 +93,7 @@ fn config_unused_text(file: &Path, pid: u32) -> String {
 /// Connects to the process that holds the data folder although the configuration that a command finds cannot be used: a fault in a
 /// file, or a file that a step has written, must not keep anybody from stopping what runs.
 async fn holder_without_settings(globals: &Globals, fault: &SettingsFault) -> Option<(Client, PathBuf)> {
-    let spared = fault.spared()?;
+    let spared = fault.spared(globals)?;
     let data = folder_without_settings(globals)?;
     let (client, health) = connect(&data).await?;
     status_line(config_unused_text(spared, health.pid));
@@ -102,7 +102,7 @@ async fn holder_without_settings(globals: &Globals, fault: &SettingsFault) -> Op
 
 /// The data folder of a command that only reads, and so goes by no configuration; `None` if there is no folder.
 fn reading_without_settings(globals: &Globals, fault: &SettingsFault) -> Option<PathBuf> {
-    let spared = fault.spared()?.display();
+    let spared = fault.spared(globals)?.display();
     let data = folder_without_settings(globals)?;
     if !data_folder_exists(&data).ok()? {
         return None;
@@ -125,6 +125,18 @@ pub(crate) async fn open_existing(
         return Err(Failure::invalid(nothing));
     }
     Session::open(globals, Path::new("."), mode).await
+}
+
+/// Bytes of a journal, and its last change.
+pub(crate) type JournalStamp = Option<(u64, SystemTime)>;
+
+fn journal_stamp(data: &Path) -> JournalStamp {
+    let segments = std::fs::read_dir(data.join("journal")).ok()?;
+    let stamps = segments.filter_map(|segment| {
+        let metadata = segment.ok()?.metadata().ok()?;
+        Some((metadata.len(), metadata.modified().ok()?))
+    });
+    stamps.reduce(|(bytes, last), (more, changed)| (bytes + more, last.max(changed)))
 }
 
 /// Most pairs of letters compared in the search for a client of a similar name.
@@ -365,17 +377,30 @@ impl Session {
         Some(self.held.as_ref()?.os.system().full())
     }
 
-    /// Lets go of the data folder, so that other commands can hold it, and connects to the next one that does.
-    pub(crate) async fn wait_for_holder(self) -> Result<Session, Failure> {
+    /// Lets go of the data folder, so that other commands can hold it, and opens it again once another process holds it or its journal
+    /// has changed since `seen`.
+    pub(crate) async fn wait_for_work(self, seen: JournalStamp) -> Result<Session, Failure> {
         let (globals, workspace, mode, data) =
             (self.globals.clone(), self.workspace.clone(), self.mode, self.data_folder());
         self.stop().await;
         if let Some(data) = data {
-            while connect(&data).await.is_none() {
+            while connect(&data).await.is_none() && journal_stamp(&data) == seen {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
         Session::open(&globals, &workspace, mode).await
+    }
+
+    /// Whether another process holds the data folder.
+    pub(crate) async fn is_held(&self) -> bool {
+        match self.data_folder() {
+            Some(data) => connect(&data).await.is_some(),
+            None => false,
+        }
+    }
+
+    pub(crate) fn journal_stamp(&self) -> JournalStamp {
+        journal_stamp(&self.data_folder()?)
     }
 
     fn data_folder(&self) -> Option<PathBuf> {

@@ -45,10 +45,16 @@ impl SettingsFault {
         }
     }
 
-    /// The configuration that a command can do without where another process holds the data folder and has its own.
-    pub(crate) fn spared(&self) -> Option<&Path> {
+    /// The configuration that a command can do without where another process holds the data folder and has its own. The operator's
+    /// file may name another data folder: only a file that a step may have left is not believed in that.
+    pub(crate) fn spared(&self, globals: &Globals) -> Option<&Path> {
         match self {
-            SettingsFault::Found { path, .. } => Some(path),
+            SettingsFault::Found { path, error: ConfigError::Distrusted(_) } => Some(path),
+            SettingsFault::Found { path, .. } => {
+                let names_store =
+                    || std::fs::read_to_string(path).map_or(true, |text| text.contains("store"));
+                (globals.data.is_some() || !names_store()).then_some(path)
+            }
             SettingsFault::Other(_) => None,
         }
     }
@@ -278,7 +284,7 @@ pub(crate) fn has_no_data_folder(what: &str, globals: &Globals) -> Result<bool, 
     let data = match read_settings(globals, Path::new(".")) {
         Ok((_, data)) => data,
         // What holds the folder may need no configuration of this command.
-        Err(fault) if fault.spared().is_some() => return Ok(false),
+        Err(fault) if fault.spared(globals).is_some() => return Ok(false),
         Err(fault) => return Err(fault.report(globals)),
     };
     let nothing = missing_folder_text(what, data.as_deref())?;
