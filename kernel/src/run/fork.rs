@@ -185,11 +185,12 @@ impl Run {
         acts.map(|(node, _)| node.id.clone()).collect()
     }
 
-    /// Asks again about every approved node that has not started and acts: a yes counts for one effect, and the other run has made it,
-    /// or may make it. Returns the records, already applied.
+    /// Asks again about every approved node that has not started, and acts or was held by the gate: a yes counts for one call, and the
+    /// other run has made it, or may make it. Returns the records, already applied.
     pub fn ask_approved_again(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
         let approved = self.instances().filter(|(node, instance)| {
-            node.acts() && instance.approved && instance.status == NodeStatus::Ready
+            let counts_once = node.acts() || instance.held_by_gate;
+            counts_once && instance.approved && instance.status == NodeStatus::Ready
         });
         let approved: Vec<NodeId> = approved.map(|(node, _)| node.id.clone()).collect();
         let mut decision = Decision::new(self, cx);
