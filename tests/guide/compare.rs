@@ -22,7 +22,7 @@ static VARIES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         // Shells report killed processes differently.
         (r"^.*\bKilled\b.*$", "Killed"),
         // A credit is a millisecond.
-        (r"\d+ credits?$", "CREDITS"),
+        (r"\b\d+ credits?\b", "CREDITS"),
         // Column widths depend on their content.
         (r" {2,}", "  "),
     ];
