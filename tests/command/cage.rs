@@ -240,7 +240,7 @@ fn a_data_folder_that_a_program_leaves_is_not_used() {
     ostler("policy accept .").exits(2).complains("it is no data folder");
 }
 
-/// Whatever lies in the folder, what runs can be looked at and stopped.
+/// Runs can be looked at and stopped with any configuration in the folder.
 #[test]
 fn a_configuration_that_cannot_be_used_keeps_nobody_from_stopping_a_run() {
     let world = World::new();

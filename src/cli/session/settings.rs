@@ -203,7 +203,7 @@ impl MadeFolder<'_> {
         Ok(())
     }
 
-    /// Refuses a folder that this process made around a running program, from which it is not hidden.
+    /// Refuses a folder that this process made around a running program: the program sees the folder.
     fn check_alone(&self) -> Result<(), Failure> {
         let (Some(data), Some(user)) = (self.0, user_folder()) else { return Ok(()) };
         let place = data.display();

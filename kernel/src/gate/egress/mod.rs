@@ -78,7 +78,7 @@ pub trait Lookup {
 /// The answer to a look-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Addresses {
-    /// Whoever connects looks the name up and judges the address by [`Destination::may_connect`].
+    /// Leaves names to the connection, which looks them up and judges each address by [`Destination::may_connect`].
     AtConnection,
     /// All addresses of the name; none: the name does not exist.
     Found(Vec<IpAddr>),
