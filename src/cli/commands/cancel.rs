@@ -46,6 +46,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
         Ok(RunRef { run }) => run,
         Err(refused) => return session.stop_with(refused).await,
     };
+    session.only_read();
     // Attempts that change the world run to their end.
     if let Ok(now) = session.summary(&run).await {
         tell_waiting(&now);

@@ -77,6 +77,8 @@ pub(crate) enum AccessMode {
 pub(crate) struct Session {
     pub(crate) client: Client,
     held: Option<InProcessSystem>,
+    /// `None`: in memory.
+    data: Option<PathBuf>,
     globals: Globals,
     workspace: PathBuf,
     mode: AccessMode,
@@ -160,21 +162,22 @@ impl Session {
         mode: AccessMode,
         metrics: MetricsOption,
     ) -> Result<Session, Failure> {
-        let made = |client, held| {
+        let made = |client, held, data: Option<&Path>| {
             let (globals, workspace) = (globals.clone(), workspace.to_owned());
-            Ok(Session { client, held, globals, workspace, mode })
+            Ok(Session { client, held, data: data.map(Path::to_owned), globals, workspace, mode })
         };
         let (mut config, data) = match read_settings(globals, workspace) {
             Ok(settings) => settings,
             Err(fault) => match holder_without_settings(globals, &fault).await {
                 Some((client, data)) => {
                     metrics.require_in_process(&data)?;
-                    return made(client, None);
+                    return made(client, None, Some(&data));
                 }
-                None => match reading_without_settings(globals, &fault) {
-                    Some(data) if mode == AccessMode::Read => (Config::default(), Some(data)),
-                    _ => return Err(fault.report(globals)),
+                None if mode == AccessMode::Read => match reading_without_settings(globals, &fault) {
+                    Some(data) => (Config::default(), Some(data)),
+                    None => return Err(fault.report(globals)),
                 },
+                None => return Err(fault.report(globals)),
             },
         };
         let ensure_operator_key = || {
@@ -190,7 +193,7 @@ impl Session {
             let os = builder.start().await.map_err(start_failure)?;
             metrics.announce(&os);
             let client = Client::InProcess(router(os.system().clone(), os.operators().clone()));
-            return made(client, Some(InProcessSystem { os, listener: None }));
+            return made(client, Some(InProcessSystem { os, listener: None }), None);
         };
         if mode != AccessMode::Create
             && let Some(nothing) = no_runs_text(Some(&data))?
@@ -211,7 +214,7 @@ impl Session {
                     status_line(config_unused_text(file, health.pid));
                 }
                 metrics.require_in_process(&data)?;
-                return made(client, None);
+                return made(client, None, Some(&data));
             }
             ensure_operator_key();
             let builder = Ostler::builder().config(config.clone()).data_dir(&data);
@@ -226,7 +229,7 @@ impl Session {
                     }
                     metrics.announce(&os);
                     let (client, held) = open_in_process(os, &data, mode, config.retention.keep).await?;
-                    return made(client, Some(held));
+                    return made(client, Some(held), Some(&data));
                 }
                 Err(StartError::Models(error)) if starts_nothing && !config.models.is_empty() => {
                     status_line(format!("note: models: {error}; this command needs none"));
@@ -253,9 +256,9 @@ impl Session {
     pub(crate) async fn reconnect(&mut self, mode: AccessMode) -> Result<(), Failure> {
         if self.client.is_remote() {
             // A process that is shutting down does not accept this request.
-            if let Some(data) = self.data_folder() {
+            if let Some(data) = &self.data {
                 let mut since = Some(Instant::now());
-                while is_shutting_down(&data).await {
+                while is_shutting_down(data).await {
                     if since.take_if(|since| since.elapsed() > POLL_INTERVAL).is_some() {
                         status_line(
                             "waiting for the process that holds the data folder: it is shutting down",
@@ -267,6 +270,11 @@ impl Session {
             *self = Session::open(&self.globals, &self.workspace, mode).await?;
         }
         Ok(())
+    }
+
+    /// Requests nothing but reads from now on, so a configuration that cannot be used does not end the session with its holder.
+    pub(crate) fn only_read(&mut self) {
+        self.mode = AccessMode::Read;
     }
 
     /// Calls `ask`, and again after reconnecting if the request was not sent. `idempotent` requests are
@@ -381,7 +389,7 @@ impl Session {
     /// has changed since `seen`.
     pub(crate) async fn wait_for_work(self, seen: JournalStamp) -> Result<Session, Failure> {
         let (globals, workspace, mode, data) =
-            (self.globals.clone(), self.workspace.clone(), self.mode, self.data_folder());
+            (self.globals.clone(), self.workspace.clone(), self.mode, self.data.clone());
         self.stop().await;
         if let Some(data) = data {
             while connect(&data).await.is_none() && journal_stamp(&data) == seen {
@@ -393,21 +401,14 @@ impl Session {
 
     /// Whether another process holds the data folder.
     pub(crate) async fn is_held(&self) -> bool {
-        match self.data_folder() {
-            Some(data) => connect(&data).await.is_some(),
+        match &self.data {
+            Some(data) => connect(data).await.is_some(),
             None => false,
         }
     }
 
     pub(crate) fn journal_stamp(&self) -> JournalStamp {
-        journal_stamp(&self.data_folder()?)
-    }
-
-    fn data_folder(&self) -> Option<PathBuf> {
-        match read_settings(&self.globals, &self.workspace) {
-            Ok((_, data)) => data,
-            Err(_) => folder_without_settings(&self.globals),
-        }
+        journal_stamp(self.data.as_ref()?)
     }
 
     /// Shuts down at once; open runs stay open.
