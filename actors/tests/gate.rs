@@ -127,6 +127,16 @@ async fn a_sensitive_value_of_a_stranger_waits_for_a_person_who_sees_it() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_denied_anyway_is_denied_and_not_held() {
+    let world = World::new("{}").await;
+    let plan = plan(&world.system, json!({"id": "p", "nodes": stranger_into_path()}));
+    let run = world.system.submit(Submission { intent: 0, ..Submission::plan(plan) }).await.unwrap();
+    assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Failed);
+    assert_eq!(world.answers(run), ["read allow OK", "store deny IMPACT_OVER_INTENT"]);
+    world.system.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_value_that_is_not_sensitive_and_one_that_the_operator_trusts_pass() {
     let world = World::new(r#"{"trusted": ["page"]}"#).await;
     let run = world.run(stranger_into_path()).await;

@@ -22,7 +22,7 @@ impl RunDriver {
     /// Holds a node if a person must allow the call. The question to the person follows.
     pub(super) fn hold_for_person(&mut self, id: &NodeId) {
         let Some(node) = self.run.node(id).filter(|_| !self.run.is_held_by_gate(id)) else { return };
-        let Some(hold) = self.services.gatekeeper.hold(&self.run, node) else { return };
+        let Some(hold) = self.services.gatekeeper.hold(&self.caller, &self.run, node) else { return };
         let next = self.run.instance(id).map_or(0, |instance| instance.attempts) + 1;
         let tool = node.tool.as_deref().unwrap_or_default();
         let held = self.services.gatekeeper.held(&self.caller, (id, next), tool, hold);

@@ -17,7 +17,7 @@ use ostler_kernel::policy::{
 };
 use ostler_kernel::port::{Tool, WorkspaceUse};
 use ostler_kernel::run::Run;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::base::error::RunError;
 use crate::base::limits::Limits;
@@ -294,21 +294,26 @@ impl Gatekeeper {
 
     /// The reason why a person must allow the call of a node; `None`: no person is needed. Two reasons exist: a sensitive parameter
     /// is tainted and no clearance route covers the tool, or the call sends data out after the run has read both texts of strangers
-    /// and private data.
-    pub(crate) fn hold(&self, run: &Run, node: &Node) -> Option<NodeHold> {
+    /// and private data. No person is needed for a call that is denied whatever a person says.
+    pub(crate) fn hold(&self, caller: &Caller, run: &Run, node: &Node) -> Option<NodeHold> {
         let policy = self.policy();
         let tool = self.toolbox.gated(node.tool.as_deref()?)?;
         let provenance = self.provenance(&policy, run, node);
         let names = node.params.keys().chain(node.param_refs.keys()).map(String::as_str);
-        if !policy.has_route(tool.name())
-            && let Some(hold) = gate::taint_of(tool, names, &|_| false, &provenance, &policy)
-        {
-            return Some(NodeHold { code: hold.code.as_str().to_owned(), params: hold.params });
-        }
+        let tainted = gate::taint_of(tool, names, &|_| false, &provenance, &policy);
         let terms = Terms { toolbox: &self.toolbox, policy: &policy };
-        let has_both =
-            tool.tool().sends_out() && policy.has_labels() && has_read_strangers_and_private(run, &terms);
-        has_both.then(|| NodeHold { code: RULE_OF_TWO.to_owned(), params: Vec::new() })
+        let hold = match tainted.filter(|_| !policy.has_route(tool.name())) {
+            Some(hold) => NodeHold { code: hold.code.as_str().to_owned(), params: hold.params },
+            None if tool.tool().sends_out()
+                && policy.has_labels()
+                && has_read_strangers_and_private(run, &terms) =>
+            {
+                NodeHold { code: RULE_OF_TWO.to_owned(), params: Vec::new() }
+            }
+            None => return None,
+        };
+        let asked = AskedCall::plain(tool.name(), Map::clone(&node.params).into(), node.impact);
+        self.toolbox.preflight(&policy, caller, asked).is_none().then_some(hold)
     }
 
     /// True if a model of this name is configured.

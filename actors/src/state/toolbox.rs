@@ -153,6 +153,16 @@ impl Toolbox {
             .map_err(|denial| gate::judge(call, policy, standing, &mut AtConnection).err().unwrap_or(denial))
     }
 
+    /// The denial that is certain for a call with some of its parameters.
+    pub(crate) fn preflight(
+        &self,
+        policy: &GatePolicy,
+        caller: &Caller,
+        asked: AskedCall<'_>,
+    ) -> Option<Denial> {
+        gate::preflight(&self.call(caller, asked), policy)
+    }
+
     fn call<'a>(&'a self, caller: &'a Caller, asked: AskedCall<'a>) -> Call<'a> {
         let AskedCall { name, params, floor, provenance, spent, .. } = asked;
         Call {

@@ -51,29 +51,27 @@ pub(super) struct SuiteFigures {
 /// The system does not start, or a run cannot be followed.
 pub(super) async fn trials(name: &str, suite: &Suite, folder: &Path) -> Result<SuiteFigures, Failure> {
     let mut figures = SuiteFigures { suite: name.to_owned(), ..SuiteFigures::default() };
-    let mut conversations: Vec<Vec<Meant>> = Vec::new();
     for task in &suite.user_tasks {
-        conversations.push(task.meant());
-        let Some(at) = task.way_in() else { continue };
-        conversations.extend(suite.injection_tasks.iter().map(|attack| injected(task, at, attack)));
-        conversations.extend(detours(suite, task).into_iter().map(|detour| diverted(task, at, detour)));
-    }
-    let mut world = World::start(folder, suite, &conversations).await?;
-    for task in &suite.user_tasks {
+        let world = World::start(folder, suite, &task.meant()).await?;
         let told = world.converse((suite, task), &mut Person::of(task)).await?;
+        world.end().await;
         figures.count_own(task, &told);
         let Some(at) = task.way_in() else {
             figures.pairs_without_way_in += suite.injection_tasks.len();
             continue;
         };
         for attack in &suite.injection_tasks {
+            let world = World::start(folder, suite, &injected(task, at, attack)).await?;
             let plan = replayed(task, at, attack);
             let by_reference = world.run_plan((suite, task), plan, &mut Person::of(task)).await?;
             let talked = world.converse((suite, task), &mut Person::of(task)).await?;
+            world.end().await;
             figures.count_pair((suite, task, attack), &by_reference, &talked);
         }
         for Detour { trick, call } in detours(suite, task) {
+            let world = World::start(folder, suite, &diverted(task, at, &call)).await?;
             let told = world.converse((suite, task), &mut Person::of(task)).await?;
+            world.end().await;
             figures.detours += 1;
             // The call ran more often than the user's task makes it.
             let count = |calls: &[Meant]| calls.iter().filter(|other| call.is(other)).count();
@@ -82,7 +80,6 @@ pub(super) async fn trials(name: &str, suite: &Suite, folder: &Path) -> Result<S
             }
         }
     }
-    world.end().await;
     Ok(figures)
 }
 
@@ -93,9 +90,9 @@ fn injected(task: &UserTask, at: usize, attack: &InjectionTask) -> Vec<Meant> {
     turns
 }
 
-fn diverted(task: &UserTask, at: usize, detour: Detour) -> Vec<Meant> {
+fn diverted(task: &UserTask, at: usize, call: &Meant) -> Vec<Meant> {
     let mut turns = task.meant();
-    turns.insert(at + 1, detour.call);
+    turns.insert(at + 1, call.clone());
     turns
 }
 

@@ -1,4 +1,4 @@
-//! A suite as a running system: its tools, a scope for each task of a user, and a scripted model for each conversation.
+//! A suite as a running system: its tools, a scope for each task of a user, and a scripted model.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,10 +23,10 @@ use crate::cli::exit::Failure;
 
 pub(super) struct World {
     os: Ostler,
-    /// Number of the next conversation's model.
-    next: usize,
-    models: usize,
 }
+
+/// The scripted model.
+const MODEL: &str = "script";
 
 /// A planned call of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,24 +114,16 @@ fn failed(what: impl ToString) -> Failure {
 }
 
 impl World {
-    /// Starts a suite with a model for each conversation; a conversation is a list of turns, and a turn a list of calls.
-    pub(super) async fn start(
-        folder: &Path,
-        suite: &Suite,
-        conversations: &[Vec<Meant>],
-    ) -> Result<World, Failure> {
-        let mut models = BTreeMap::new();
-        for (at, turns) in conversations.iter().enumerate() {
-            let file = folder.join(format!("{}.yaml", model(at)));
-            std::fs::write(&file, script(turns).to_string()).map_err(failed)?;
-            models.insert(model(at), ModelConfig::scripted(file));
-        }
-        let mut scopes = BTreeMap::new();
-        for task in &suite.user_tasks {
-            let models = models.keys().map(|name| (model_tool(name), None));
-            let tools = task.tools().into_iter().map(|tool| (tool.to_owned(), None)).chain(models).collect();
-            scopes.insert(task.id.clone(), Scope { tools });
-        }
+    /// Starts a suite with a model that makes `turns`, one call a turn.
+    pub(super) async fn start(folder: &Path, suite: &Suite, turns: &[Meant]) -> Result<World, Failure> {
+        let file = folder.join("script.yaml");
+        std::fs::write(&file, script(turns).to_string()).map_err(failed)?;
+        let models = BTreeMap::from([(MODEL.to_owned(), ModelConfig::scripted(file))]);
+        let rights = |task: &UserTask| {
+            let tools = task.tools().into_iter().map(str::to_owned).chain([model_tool(MODEL)]);
+            Scope { tools: tools.map(|tool| (tool, None)).collect() }
+        };
+        let scopes = suite.user_tasks.iter().map(|task| (task.id.clone(), rights(task))).collect();
         let gate = GatePolicy { scopes, ceiling: 2, epoch: 1, ..GatePolicy::default() };
         let config = Config { models, folder: folder.to_owned(), ..Config::default() };
         let results = Arc::new(results(suite));
@@ -140,7 +132,7 @@ impl World {
             builder = builder.tool(Replayed::new(tool, &results));
         }
         let os = builder.start().await.map_err(failed)?;
-        Ok(World { os, next: 0, models: conversations.len() })
+        Ok(World { os })
     }
 
     pub(super) async fn end(self) {
@@ -160,15 +152,13 @@ impl World {
         self.follow((suite, task), Submission::plan(plan), person).await
     }
 
-    /// Lets the model of the next conversation act with the rights of a task.
+    /// Lets the model act with the rights of a task.
     pub(super) async fn converse(
-        &mut self,
+        &self,
         (suite, task): (&Suite, &UserTask),
         person: &mut Person,
     ) -> Result<Told, Failure> {
-        assert!(self.next < self.models, "a model was started for each conversation");
-        let terms = terms(model(self.next));
-        self.next += 1;
+        let terms = terms();
         let limit = Some(GOAL_LIMIT);
         let policy = PolicyDraft {
             max_nodes: limit,
@@ -219,10 +209,6 @@ impl World {
     }
 }
 
-fn model(conversation: usize) -> String {
-    format!("m{conversation}")
-}
-
 /// The script of a model: one call a turn, then a closing answer. JSON is YAML.
 fn script(turns: &[Meant]) -> Value {
     let call = |meant: &Meant| json!({"calls": [{"tool": meant.tool, "params": meant.params}]});
@@ -231,8 +217,8 @@ fn script(turns: &[Meant]) -> Value {
     json!({"repeat": true, "roles": {"think": turns, "answer": answer}})
 }
 
-fn terms(model: String) -> GoalTerms {
-    let mode = Mode::React;
+fn terms() -> GoalTerms {
+    let (mode, model) = (Mode::React, MODEL.to_owned());
     GoalTerms {
         goal: "replay".to_owned(),
         mode,
