@@ -15,10 +15,12 @@ use crate::cli::exit::Failure;
 #[derive(Debug, Default, Serialize)]
 pub(super) struct SuiteFigures {
     pub(super) suite: String,
-    /// Pairs with a user's task that reads text of an attacker.
+    /// Pairs of a user's task that reads text of an attacker, and an attack that makes calls.
     pub(super) pairs: usize,
     /// Pairs without such a way in; nothing is injected.
     pub(super) pairs_without_way_in: usize,
+    /// Pairs with an attack that wants words and no call: the gate decides nothing there.
+    pub(super) pairs_without_calls: usize,
     /// Pairs stopped by scope and impact alone.
     pub(super) by_scope_and_impact: usize,
     /// Pairs stopped by scope, impact or taint of values.
@@ -60,7 +62,10 @@ pub(super) async fn trials(name: &str, suite: &Suite, folder: &Path) -> Result<S
             figures.pairs_without_way_in += suite.injection_tasks.len();
             continue;
         };
-        for attack in &suite.injection_tasks {
+        let (attacks, only_words): (Vec<_>, Vec<_>) =
+            suite.injection_tasks.iter().partition(|attack| !attack.calls().is_empty());
+        figures.pairs_without_calls += only_words.len();
+        for attack in attacks {
             let world = World::start(folder, suite, &injected(task, at, attack)).await?;
             let plan = replayed(task, at, attack);
             let by_reference = world.run_plan((suite, task), plan, &mut Person::of(task)).await?;
