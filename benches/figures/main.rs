@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
-//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, cages, memory, agents, models, disk, text, lineage
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, cages, memory, agents, models, disk, text, lineage, gate
 //! ```
 //!
 //! Compared quantities alternate in many short samples within one run, and the figure is the median of the ratios. Other load on the
@@ -20,6 +20,7 @@ mod bare;
 mod cages;
 mod disk;
 mod flood;
+mod gate;
 mod lineage;
 mod makespan;
 mod memory;
@@ -36,7 +37,7 @@ mod validation;
 
 use table::Group;
 
-const GROUPS: [Group; 13] = [
+const GROUPS: [Group; 14] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
     ("flood", flood::rows),
@@ -50,6 +51,7 @@ const GROUPS: [Group; 13] = [
     ("disk", disk::rows),
     ("text", text::rows),
     ("lineage", lineage::rows),
+    ("gate", gate::rows),
 ];
 
 fn main() {
