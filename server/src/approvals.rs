@@ -215,15 +215,31 @@ fn step(system: &System, step: &Value) -> Option<StepView> {
     let tool = text(&step["tool"])?;
     let mut params = step["params"].as_object().cloned().unwrap_or_default();
     params.retain(|_, value| !value.is_null());
+    let place = |of: &Value| {
+        let part = |name: &str| of[name].as_str().unwrap_or_default();
+        format!("{}.{}", part("from"), part("path"))
+    };
     let refs = step["refs"].as_array().into_iter().flatten().map(|reference| {
-        let part = |name: &str| reference[name].as_str().unwrap_or_default();
-        format!("{} from {}.{}", part("param"), part("from"), part("path"))
+        format!("{} from {}", reference["param"].as_str().unwrap_or_default(), place(reference))
+    });
+    let list = step.get("for_each").filter(|list| !list.is_null());
+    let when = step["when"].as_array().into_iter().flatten().map(|guard| {
+        let op = guard["op"].as_str().unwrap_or_default();
+        match &guard["value"] {
+            Value::Null => format!("{} {op}", place(guard)),
+            value => format!("{} {op} {value}", place(guard)),
+        }
     });
     Some(StepView {
         id: text(&step["id"]),
         impact: system.class_of(&tool, &params).impact,
         tool,
         refs: refs.collect(),
+        for_each: list.map(|list| {
+            let parameter = list["as"].as_str().unwrap_or_default();
+            format!("{} as {parameter}, at most {} times", place(list), list["max"])
+        }),
+        when: when.collect(),
         after: step["after"].as_array().into_iter().flatten().filter_map(text).collect(),
         params: Value::Object(params),
         why: text(&step["why"]),

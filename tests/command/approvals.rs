@@ -364,6 +364,19 @@ fn a_run_that_was_set_aside_takes_no_answer_before_it_is_resumed() {
 }
 
 #[test]
+fn a_run_without_its_workspace_is_not_resumed_and_does_not_fail() {
+    let world = World::new();
+    world.file("p.yaml", "id: p\nnodes:\n  - {id: ok, kind: human_approval}\n  - {id: a, tool: fs.list, params: {path: .}, deps: [ok]}\n");
+    world.ostler("run p.yaml --workspace work").exits(3);
+    let (work, away) = (world.path().join("work"), world.path().join("away"));
+    std::fs::rename(&work, &away).unwrap();
+    world.ostler("resume @last").exits(2).complains("its workspace ").complains("is not there");
+    world.ostler("approve @last ok").exits(2).complains("is not there");
+    std::fs::rename(&away, &work).unwrap();
+    world.ostler("approve @last ok").exits(0).says("succeeded");
+}
+
+#[test]
 fn who_resumes_a_run_that_waits_in_another_process_is_shown_how_it_stands() {
     let world = world();
     let mut holder = world.start("run long.yaml --workspace work");

@@ -1,11 +1,10 @@
 //! What programs of steps and MCP servers see and leave, with the whole command around them.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::world::{Ended, World, until};
+use super::world::{Ended, World, ended, until};
 
 /// Runs a plan of `shell.run` nodes, one after the other.
 fn run(world: &World, programs: &[&[&str]], settings: &[(&str, &str)], more: &str) -> Ended {
@@ -16,15 +15,6 @@ fn run(world: &World, programs: &[&[&str]], settings: &[(&str, &str)], more: &st
     let nodes: Vec<Value> = programs.iter().enumerate().map(node).collect();
     world.file("plan.json", &json!({"id": "p", "nodes": nodes}).to_string());
     ended(world.command(&format!("run plan.json {more}")).envs(settings.iter().copied()))
-}
-
-fn ended(command: &mut Command) -> Ended {
-    let output = command.output().unwrap();
-    Ended {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
 }
 
 /// Everything that the steps of the last run left to read.

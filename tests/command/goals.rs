@@ -249,6 +249,34 @@ fn a_plan_is_shown_with_what_it_may_cost() {
         .says("models: 2 calls (reflect) of scripted, 1 call (answer) of scripted; ");
 }
 
+#[test]
+fn a_plan_is_shown_with_the_lists_and_conditions_of_its_steps() {
+    let world = World::new();
+    let script = "roles:
+  planner:
+    - answer:
+        answer: null
+        missing: null
+        steps:
+          - {id: files, tool: fs.list, params: {path: .}, refs: [], after: [], why: null}
+          - id: wipe
+            tool: fs.write
+            params: {mode: replace, text: gone}
+            refs: []
+            after: []
+            why: null
+            for_each: {from: files, path: files, as: path, max: 99, on_child: null}
+            when:
+              - {from: files, path: files, op: contains, value: a.txt}
+              - {from: files, path: truncated, op: exists, value: null}
+";
+    world.file("model.yaml", script);
+    world.ostler("ask x --model scripted:model.yaml --mode sgh --workspace work --plan-only").exits(0).says(
+        "wipe: fs.write, impact 1  mode: \"replace\"  text: \"gone\"  for each of files.files as path, at most 99 times  if \
+         files.files contains \"a.txt\" and files.truncated exists",
+    );
+}
+
 /// A step fails for good, and the model that is asked to repair it contradicts itself.
 const UNREPAIRED: &str = r#"
 roles:

@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::world::{World, until};
+use super::world::{World, ended, until};
 
 /// A world with a server of [`misbehaving`] and a plan that calls one of its tools.
 fn world(kind: &str, table: &str, tool: &str) -> World {
@@ -44,6 +44,20 @@ fn a_plan_calls_a_tool_of_a_new_server_and_finds_it_accepted() {
     world.ostler(RUN).exits(1).says("IMPACT_OVER_INTENT");
     world.ostler(&format!("{RUN} --intent 2")).exits(0);
     assert_eq!(notes(&world), "hello\n");
+}
+
+#[test]
+fn a_new_server_that_may_write_where_the_data_folder_comes_does_not_make_it_suspect() {
+    let world = World::new();
+    let command = misbehaving::command("mcp::misbehaving", "well");
+    let table =
+        format!("[mcp.x]\nsandbox = false\ncommand = {command:?}\nwrite = [\".\"]\nimpact = {{say = 0}}\n");
+    world.file("work/ostler.toml", &table);
+    world.file("work/plan.yaml", "id: p\nnodes:\n  - {id: n, tool: mcp.x.say, params: {text: hello}}\n");
+    let work = world.path().join("work");
+    for line in ["run plan.yaml", "ps --all"] {
+        ended(world.command(line).current_dir(&work).env_remove("OSTLER_DATA")).exits(0).says("p ");
+    }
 }
 
 #[test]

@@ -129,15 +129,7 @@ impl World {
 
     /// Runs a command to its end.
     pub(crate) fn ostler(&self, line: &str) -> Ended {
-        let mut command = self.command(line);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let _watchdog = Watchdog::of(&child);
-        let output = child.wait_with_output().unwrap();
-        Ended {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        ended(&mut self.command(line))
     }
 
     /// Starts a command whose stdout is read while it runs.
@@ -214,5 +206,17 @@ impl Drop for Started {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn ended(command: &mut Command) -> Ended {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _watchdog = Watchdog::of(&child);
+    let output = child.wait_with_output().unwrap();
+    Ended {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
     }
 }

@@ -71,13 +71,13 @@ impl System {
     ///
     /// # Errors
     ///
-    /// [`RunError::Missing`]: the run is not driven, and the process lacks a model or a tool of the run.
+    /// [`RunError::Missing`]: the run is not driven, and the process lacks a model or a tool of the run, or its workspace is not there.
     pub(crate) fn check_has_all(&self, view: &RunView) -> Result<(), RunError> {
         let run = view.opened.run;
         if self.services.active_runs.has(run) {
             return Ok(());
         }
-        match missing(&self.services.gatekeeper, &view.run) {
+        match missing(&self.services.gatekeeper, &view.run, &view.opened.workspace) {
             Some(missing) => Err(RunError::Missing(missing)),
             None => Ok(()),
         }

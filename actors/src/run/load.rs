@@ -47,7 +47,7 @@ impl RunDriver {
         };
         let (services, run) = (&arguments.services, row.run);
         let FoldedRun { opened, run: mut state, last, position, parked, out_of_credit, .. } = folded;
-        if let Some(missing) = missing(&services.gatekeeper, &state) {
+        if let Some(missing) = missing(&services.gatekeeper, &state, &opened.workspace) {
             leave(arguments, run, missing);
             return Ok(None);
         }

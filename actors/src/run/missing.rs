@@ -1,13 +1,16 @@
-//! Tools and models that a run needs and this process lacks. Such a run does not fail: a line in a configuration file or the start
-//! of another program mends the lack.
+//! What a run needs and this process lacks: tools, models, the workspace. Such a run does not fail: a line in a configuration file, the
+//! start of another program or a mounted disk mends the lack.
+
+use std::path::Path;
 
 use ostler_kernel::plan::model_of_tool;
+use ostler_kernel::port::WorkspaceUse;
 use ostler_kernel::run::Run;
 
 use crate::state::gatekeeper::Gatekeeper;
 
-/// The first model or tool that an open run needs and the process lacks, with the remedy; `None`: the process has all.
-pub(crate) fn missing(gatekeeper: &Gatekeeper, run: &Run) -> Option<String> {
+/// The first thing that an open run needs and the process lacks, with the remedy; `None`: the process has all.
+pub(crate) fn missing(gatekeeper: &Gatekeeper, run: &Run, workspace: &str) -> Option<String> {
     let terms = run.goal().map(|goal| goal.terms());
     if let Some(model) = terms.and_then(|terms| terms.models.missing(|model| gatekeeper.has_model(model))) {
         let file = terms.and_then(|terms| terms.model_file.as_deref());
@@ -16,6 +19,14 @@ pub(crate) fn missing(gatekeeper: &Gatekeeper, run: &Run) -> Option<String> {
     // An undo without its tool fails, so that the others go on; an operator may undo again with the tool.
     let live = run.instances().filter(|(node, instance)| instance.is_live() && !node.is_undo());
     let mut tools = live.filter_map(|(node, _)| node.tool.as_deref());
+    if !workspace.is_empty() && !Path::new(workspace).is_dir() {
+        let uses = |tool: &str| gatekeeper.toolbox.workspace_use(tool) != WorkspaceUse::NONE;
+        if tools.clone().any(uses) {
+            return Some(format!(
+                "its workspace {workspace} is not there: mount it or move it back, then repeat this command"
+            ));
+        }
+    }
     let tool = tools.find(|tool| gatekeeper.toolbox.version(tool).is_none())?;
     Some(match model_of_tool(tool) {
         Some(model) => no_model(model, None),

@@ -273,7 +273,7 @@ impl Difference {
             Difference::Ref { name, old: None, .. } => format!("input `{name}` is new"),
             Difference::Ref { name, new: None, .. } => format!("input `{name}` is gone"),
             Difference::Ref { name, .. } => format!("input `{name}` changed"),
-            Difference::Effect(node) => format!("effect of {node} changed"),
+            Difference::Effect(node) => format!("{node} acted again"),
             Difference::World => "what it reads changed".to_owned(),
             Difference::Field { name, field, .. } => format!("input `{name}` changed: field `{field}`"),
         }

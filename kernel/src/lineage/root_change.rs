@@ -30,11 +30,13 @@ pub enum ChangeKind {
     Recomputed(String),
     /// Executed for a change of what it received from this direct predecessor.
     Received(String),
+    /// Executed because this direct predecessor acted on the world again, with the same result or another.
+    Follows(String),
 }
 
 impl ChangeKind {
     fn is_recomputed(&self) -> bool {
-        matches!(self, ChangeKind::Recomputed(_) | ChangeKind::Received(_))
+        matches!(self, ChangeKind::Recomputed(_) | ChangeKind::Received(_) | ChangeKind::Follows(_))
     }
 }
 
@@ -75,7 +77,8 @@ pub fn root_changes(nodes: &BTreeMap<String, NodeChange>) -> Vec<RootChange> {
     for (id, node) in nodes {
         match &node.kind {
             ChangeKind::Recomputed(words) => drop(roots.insert(id, words)),
-            ChangeKind::Received(from) => roots.extend(behind(nodes, from)),
+            ChangeKind::Received(from) => roots.extend(behind(nodes, from, "gave another result")),
+            ChangeKind::Follows(from) => roots.extend(behind(nodes, from, "acted again")),
             _ => {}
         }
     }
@@ -88,22 +91,24 @@ pub fn root_changes(nodes: &BTreeMap<String, NodeChange>) -> Vec<RootChange> {
     named.map(root).collect()
 }
 
-const OTHER_RESULT: &str = "gave another result";
-
 /// The nodes without a change of their own that account for a changed result of `from`, each with the change in words; none if
-/// a recomputed node accounts for it.
-fn behind<'a>(nodes: &'a BTreeMap<String, NodeChange>, from: &'a str) -> Vec<(&'a str, &'a str)> {
+/// a recomputed node accounts for it. `anew`: the words for a node that acts or reads in each run.
+fn behind<'a>(
+    nodes: &'a BTreeMap<String, NodeChange>,
+    from: &'a str,
+    anew: &'a str,
+) -> Vec<(&'a str, &'a str)> {
     let (mut seen, mut open, mut found) = (BTreeSet::from([from]), VecDeque::from([from]), Vec::new());
     while let Some(id) = open.pop_front() {
         let Some(node) = nodes.get(id) else { continue };
         match &node.kind {
-            ChangeKind::Recomputed(_) | ChangeKind::Received(_) => return Vec::new(),
+            kind if kind.is_recomputed() => return Vec::new(),
             ChangeKind::Edited(words) => found.push((id, words.as_str())),
-            ChangeKind::Anew => found.push((id, OTHER_RESULT)),
-            ChangeKind::Unchanged => {}
+            ChangeKind::Anew => found.push((id, anew)),
             ChangeKind::Passes => {
                 open.extend(node.deps.iter().map(String::as_str).filter(|dep| seen.insert(dep)));
             }
+            _ => {}
         }
     }
     found
@@ -149,6 +154,15 @@ mod tests {
             ("page", &["memo"], received("memo")),
         ]);
         assert_eq!(found, [("a".to_owned(), "gave another result".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn a_node_that_acted_again_with_the_same_result_is_told_as_that() {
+        let found = roots(&[
+            ("act", &[], ChangeKind::Anew),
+            ("count", &["act"], ChangeKind::Follows("act".to_owned())),
+        ]);
+        assert_eq!(found, [("act".to_owned(), "acted again".to_owned(), 1)]);
     }
 
     #[test]

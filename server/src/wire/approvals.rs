@@ -190,6 +190,12 @@ pub struct StepView {
     /// Parameters from results, as `PARAM from STEP.PATH`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refs: Vec<String>,
+    /// The list over which the step is repeated, as `STEP.PATH as PARAM, at most N times`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_each: Option<String>,
+    /// Conditions of the step, as `STEP.PATH OP VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub when: Vec<String>,
     /// Steps that must have ended before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,

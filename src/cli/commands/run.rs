@@ -69,7 +69,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     if let Some(model) = globals.chosen_model(&config, args.model.as_deref())? {
         file.ask(&model);
     }
-    accept_new_servers(&config, Some(file.source().text())).await;
+    accept_new_servers(globals, &workspace, &config, file.source().text()).await?;
     let (plan, _advice) = plan::judge(&file, &config)
         .map_err(|findings| findings::report_plan(&file, &findings, globals.json, &mut out))?;
     let draft = file.draft().expect("a valid plan was read as a whole");

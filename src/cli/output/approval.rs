@@ -205,6 +205,12 @@ fn step_lines(steps: &[StepView], detail: Detail, lines: &mut Vec<String>) {
         for reference in &step.refs {
             text += &format!("  {reference}");
         }
+        if let Some(list) = &step.for_each {
+            text += &format!("  for each of {list}");
+        }
+        if !step.when.is_empty() {
+            text += &format!("  if {}", step.when.join(" and "));
+        }
         if !step.after.is_empty() {
             text += &format!("  after {}", step.after.join(", "));
         }

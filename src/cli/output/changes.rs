@@ -65,19 +65,17 @@ impl Changes {
             ("recomputed", "not_reusable") => ChangeKind::Anew,
             ("recomputed", "not_modified") => ChangeKind::Unchanged,
             ("recomputed", "no_record") => ChangeKind::Passes,
-            ("recomputed", why) => match self.received(id, why) {
-                Some(from) => ChangeKind::Received(from),
-                None => ChangeKind::Recomputed(text("words").to_owned()),
+            ("recomputed", why) => match (why.strip_prefix("effect."), self.received(id, why)) {
+                (Some(node), _) => ChangeKind::Follows(node.to_owned()),
+                (None, Some(from)) => ChangeKind::Received(from),
+                (None, None) => ChangeKind::Recomputed(text("words").to_owned()),
             },
             _ => ChangeKind::Unchanged,
         }
     }
 
-    /// The predecessor named by a code such as `ref.criteria(…)` or `effect.charge`.
+    /// The predecessor named by a code such as `ref.criteria(…)`.
     fn received(&self, id: &str, why: &str) -> Option<String> {
-        if let Some(node) = why.strip_prefix("effect.") {
-            return Some(node.to_owned());
-        }
         let name = why.strip_prefix("ref.")?.rsplit_once('(')?.0;
         Some(
             self.sources

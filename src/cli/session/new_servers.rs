@@ -1,17 +1,36 @@
 //! The first start of MCP servers. The first list of tools is accepted, because the operator has just configured the server.
 
+use std::path::Path;
+
 use ostler::config::Config;
 use ostler_drivers::mcp::{Listing, MCP_PREFIX};
 
+use crate::cli::arguments::Globals;
+use crate::cli::exit::Failure;
 use crate::cli::output::cells::harmless_line;
 use crate::cli::output::terminal::status_line;
 use crate::cli::output::units::plural;
+use crate::cli::session::{AccessMode, Session};
 
-/// Starts the new servers with tools named in `text`, or all new servers without a text, and accepts the listed tools. A failure
-/// is reported on stderr, and the server has no tools.
-pub(crate) async fn accept_new_servers(config: &Config, text: Option<&str>) {
-    let is_named = |name: &str| text.is_none_or(|text| text.contains(&format!("{MCP_PREFIX}{name}.")));
-    for server in config.servers.new_ones().filter(|server| is_named(server.name())) {
+/// Starts the new servers with tools named in `text`, and accepts the listed tools. A failure of a server is reported on stderr, and
+/// the server has no tools.
+///
+/// # Errors
+///
+/// The data folder, which holds what was accepted, cannot be made.
+pub(crate) async fn accept_new_servers(
+    globals: &Globals,
+    workspace: &Path,
+    config: &Config,
+    text: &str,
+) -> Result<(), Failure> {
+    let is_named = |name: &str| text.contains(&format!("{MCP_PREFIX}{name}."));
+    let mut new = config.servers.new_ones().filter(|server| is_named(server.name())).peekable();
+    if new.peek().is_some() {
+        // A folder that comes into being where a program of a server can write could be the program's.
+        Session::open(globals, workspace, AccessMode::Create).await?.stop().await;
+    }
+    for server in new {
         let name = server.name();
         match config.servers.accept_first(server).await {
             Ok(Listing { tools, server, .. }) => {
@@ -23,4 +42,5 @@ pub(crate) async fn accept_new_servers(config: &Config, text: Option<&str>) {
             Err(why) => status_line(format!("MCP server {name} has no tools: {}", harmless_line(&why))),
         }
     }
+    Ok(())
 }
