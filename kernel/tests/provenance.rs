@@ -8,7 +8,7 @@ use ostler_kernel::event::{AttemptResult, Event, Exposure, Failure, Outcome, Out
 use ostler_kernel::gate::Trust;
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json;
-use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
+use ostler_kernel::plan::{Effect, PlanDraft, PolicyDraft, Settings};
 use ostler_kernel::policy::{ResultTerms, exposure, has_read_strangers_and_private, provenance};
 use ostler_kernel::port::WorkspaceUse;
 use ostler_kernel::run::{
@@ -16,12 +16,12 @@ use ostler_kernel::run::{
 };
 use serde_json::{Value, json};
 
-/// `page` has the words of strangers, `save` and `load` use the workspace, `vault` is private, `plain` is none of it.
+/// `page` has the words of strangers, and so has what a call brings from outside, `save` and `load` use the workspace, `vault` is private, `plain` is none of it.
 struct Terms;
 
 impl ResultTerms for Terms {
-    fn trusts(&self, tool: &str) -> bool {
-        tool != "page"
+    fn trusts(&self, tool: &str, effect: Effect) -> bool {
+        tool != "page" && effect != Effect::External
     }
 
     fn workspace_use(&self, tool: &str) -> WorkspaceUse {
@@ -193,6 +193,18 @@ fn a_write_stays_one_after_a_fallback_has_taken_the_place_of_its_node() {
         stage.end("save", given());
         stage.end("load", given());
         assert_eq!(stage.trust("act"), trust, "{source}");
+    }
+}
+
+#[test]
+fn what_a_call_brings_from_outside_is_a_strangers() {
+    for (effect, trust) in [("external", Trust::Untrusted), ("write", Trust::Author)] {
+        let mut stage = Stage::new(
+            json!([{"id": "ask", "tool": "plain", "effect": effect, "impact": 1, "idem": "natural"},
+            {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "ask", "path": "text"}}}]),
+        );
+        stage.end("ask", given());
+        assert_eq!((stage.trust("act"), stage.exposure("act").strangers), (trust, effect == "external"));
     }
 }
 

@@ -7,8 +7,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 
+use ostler_drivers::mcp::MCP_QUESTIONS_MAX;
 use serde_json::json;
 
+use super::approval_prompt::at_terminal;
 use super::world::{World, ended, until};
 
 /// A world with a server of [`misbehaving`] and a plan that calls one of its tools.
@@ -128,6 +130,42 @@ fn a_changed_tool_is_held_until_its_difference_is_accepted() {
     world.file("changed", "");
     answered("ostler approve ").exits(0);
     world.ostler("mcp accept x --config ostler.toml").exits(0).says("nothing differs");
+}
+
+#[test]
+fn each_of_equal_questions_is_asked_and_no_more_than_a_person_can_answer() {
+    let world = world("asks_ten_times", "impact = 1", "say");
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
+    let run = world.start(RUN);
+    let listed = || world.ostler("approvals --json").lines();
+    until("the questions are shown", || listed().len() >= MCP_QUESTIONS_MAX);
+    for question in listed() {
+        let (run, node) = (question["run"].as_str().unwrap(), question["node"].as_str().unwrap());
+        let digest = question["digest"].as_str().unwrap();
+        world.ostler(&format!("approve {run} {node} --digest {digest}")).exits(0);
+    }
+    run.end().exits(0);
+    let counted = world.ostler("artifact @last/n --path text --config ostler.toml").exits(0);
+    assert_eq!(counted.out.trim(), MCP_QUESTIONS_MAX.to_string());
+}
+
+#[test]
+fn a_question_amid_a_call_is_asked_at_the_terminal_and_shown_elsewhere() {
+    let world = world("well", "impact = 0", "say");
+    world.ostler(RUN).exits(0);
+    world.file("changed", "");
+    let Some((code, said)) = at_terminal(&world, RUN, &[(" > ", "n\n")]) else {
+        println!("skipped: script is not installed");
+        return;
+    };
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("is described differently by its server"), "{said}");
+    let run = world.start(RUN);
+    until("the question is shown", || world.ostler("show @last").out.contains("waits for a person in run"));
+    run.signal("INT");
+    run.end().exits(130);
+    let (code, said) = at_terminal(&world, RUN, &[(" > ", "y\n")]).unwrap();
+    assert_eq!(code, 0, "{said}");
 }
 
 #[test]

@@ -115,9 +115,9 @@ impl System {
         Ok(!asking.is_empty())
     }
 
-    /// The driven runs below a run with the questions that it waits for.
+    /// The driven runs below a run with questions: it waits for them, or a call of it does that goes on meanwhile.
     pub fn asking_below(&self, run: RunId) -> Vec<RunId> {
-        match self.services.active_runs.waits_below(run) {
+        match self.services.active_runs.may_wait_below(run) {
             true => self.services.active_runs.asking_below(run),
             false => Vec::new(),
         }

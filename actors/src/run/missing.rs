@@ -18,16 +18,16 @@ pub(crate) fn missing(gatekeeper: &Gatekeeper, run: &Run, workspace: &str) -> Op
     }
     // An undo without its tool fails, so that the others go on; an operator may undo again with the tool.
     let live = run.instances().filter(|(node, instance)| instance.is_live() && !node.is_undo());
-    let mut tools = live.filter_map(|(node, _)| node.tool.as_deref());
+    let tools: Vec<&str> = live.filter_map(|(node, _)| node.tool.as_deref()).collect();
     if !workspace.is_empty() && !Path::new(workspace).is_dir() {
         let uses = |tool: &str| gatekeeper.toolbox.workspace_use(tool) != WorkspaceUse::NONE;
-        if tools.clone().any(uses) {
+        if tools.iter().any(|tool| uses(tool)) {
             return Some(format!(
-                "its workspace {workspace} is not there: mount it or move it back, then repeat this command"
+                "its workspace {workspace} is not there: mount it, move it back or make it again, then repeat this command"
             ));
         }
     }
-    let tool = tools.find(|tool| gatekeeper.toolbox.version(tool).is_none())?;
+    let tool = tools.into_iter().find(|tool| gatekeeper.toolbox.version(tool).is_none())?;
     Some(match model_of_tool(tool) {
         Some(model) => no_model(model, None),
         None => format!("program or tool {tool} is not in this process: start the program that has it"),

@@ -11,7 +11,7 @@ use ostler_kernel::gate::{
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Object;
-use ostler_kernel::plan::{Node, Rule, model_tool};
+use ostler_kernel::plan::{Effect, Node, Rule, model_tool};
 use ostler_kernel::policy::{
     EarlierRun, RULE_OF_TWO, ResultTerms, earlier_run, exposure, has_read_strangers_and_private, provenance,
 };
@@ -362,8 +362,8 @@ struct Terms<'a> {
 }
 
 impl ResultTerms for Terms<'_> {
-    fn trusts(&self, tool: &str) -> bool {
-        self.policy.trusts(tool, self.toolbox.is_trusted(tool))
+    fn trusts(&self, tool: &str, effect: Effect) -> bool {
+        self.policy.trusts(tool, self.toolbox.is_trusted(tool, effect))
     }
 
     fn workspace_use(&self, tool: &str) -> WorkspaceUse {

@@ -134,6 +134,7 @@ fn terms(gated: &GatedTool, policy: &GatePolicy) -> ToolTerms {
         .map(|properties| properties.keys().map(|name| (name.clone(), is_required(name))).collect());
     ToolTerms {
         trusted: policy.trusts(gated.name(), !tool.reads_strangers()),
+        trusted_outside: policy.trusts(gated.name(), !tool.reads_strangers_outside()),
         sensitive: gated.sensitive().iter().cloned().collect(),
         workspace_use: tool.workspace_use(),
         params,

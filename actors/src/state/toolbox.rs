@@ -178,9 +178,13 @@ impl Toolbox {
         }
     }
 
-    /// True if the results of a tool are free of texts of strangers; false for an unknown tool.
-    pub(crate) fn is_trusted(&self, name: &str) -> bool {
-        self.tools.get(name).is_some_and(|gated| !gated.tool().reads_strangers())
+    /// True if the results of a tool's calls with this effect are free of texts of strangers; false for an unknown tool.
+    pub(crate) fn is_trusted(&self, name: &str, effect: Effect) -> bool {
+        let reads_strangers = |tool: &dyn Tool| match effect {
+            Effect::External => tool.reads_strangers_outside(),
+            _ => tool.reads_strangers(),
+        };
+        self.tools.get(name).is_some_and(|gated| !reads_strangers(&**gated.tool()))
     }
 
     /// What calls of a tool do with the files of the workspace; an unknown tool touches none.

@@ -33,7 +33,7 @@ where
     let running = opened.map_err(|error| error.to_string())?;
     let listing = connection::list(running.peer()).await?;
     let Some(tool) = listing.tools.first() else { return Ok((listing, None)) };
-    let asking = Asking { tool: tool.name.clone(), attempt: Arc::new(NoLog) };
+    let asking = Asking::new(&tool.name, Arc::new(NoLog));
     let caller = Caller::new(running.peer().clone(), running.service().clone());
     let answered = match caller.call(&tool.name, Map::new(), asking).await {
         Ok(answer) => result::value("frames", answer, |_| None).is_ok(),

@@ -35,7 +35,7 @@ pub use definition::{
 pub use held::MCP_DIFFERENCE_BYTES_MAX;
 pub use pins::{Acceptance, Accepted, MCP_PINS_BYTES_MAX, Pins};
 pub use program::{FileDifference, MCP_PROGRAM_BYTES_MAX};
-pub use question::{MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX};
+pub use question::{MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX, MCP_QUESTIONS_MAX};
 pub use result::MCP_FAILURE_BYTES;
 pub use server::McpServer;
 pub use stdio::Place;

@@ -1,6 +1,7 @@
 //! A server's question to the user amid a call (elicitation) becomes a question to a person.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ostler_kernel::port::AttemptLog;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
@@ -14,16 +15,31 @@ pub const MCP_QUESTION_MS: i64 = 24 * 3_600 * 1_000;
 /// Most rounds of questions in one call.
 pub const MCP_QUESTION_ROUNDS_MAX: usize = 8;
 
+/// Most questions in one call; more are declined unseen.
+pub const MCP_QUESTIONS_MAX: usize = 8;
+
 /// Call of a tool that a question belongs to.
 #[derive(Clone)]
 pub(super) struct Asking {
     /// Name of the tool in plans.
     pub(super) tool: String,
     pub(super) attempt: Arc<dyn AttemptLog>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Asking {
+    pub(super) fn new(tool: &str, attempt: Arc<dyn AttemptLog>) -> Asking {
+        Asking { tool: tool.to_owned(), attempt, asked: Arc::default() }
+    }
 }
 
 /// Asks a person. Declines a form with a value that no yes can express, and every question without an answer.
 pub(super) async fn ask(asking: &Asking, request: ElicitRequestParams) -> ElicitResult {
+    let number = asking.asked.fetch_add(1, Ordering::Relaxed) + 1;
+    if number > MCP_QUESTIONS_MAX {
+        tracing::warn!(tool = %asking.tool, "an MCP server asks more than {MCP_QUESTIONS_MAX} questions in one call");
+        return ElicitResult::new(ElicitationAction::Decline);
+    }
     let (message, content) = match &request {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             match content_of_yes(requested_schema) {
@@ -37,8 +53,8 @@ pub(super) async fn ask(asking: &Asking, request: ElicitRequestParams) -> Elicit
         _ => return ElicitResult::new(ElicitationAction::Decline),
     };
     let text = format!("The server of {} asks amid a call: {message}", asking.tool);
-    // The step is named by the text of the question, so an answer never counts for another question.
-    let step = format!("question-{}", &blake3::hash(text.as_bytes()).to_hex()[..16]);
+    // An answer counts for one question: neither for another text, nor for the same text once more.
+    let step = format!("question-{number}-{}", &blake3::hash(text.as_bytes()).to_hex()[..16]);
     match asking.attempt.ask_person(&step, &text, MCP_QUESTION_MS).await {
         Ok(true) => {
             let accepted = ElicitResult::new(ElicitationAction::Accept);

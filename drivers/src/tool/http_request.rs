@@ -23,8 +23,9 @@ pub const HTTP_REQUEST_BYTES_MAX: usize = 5 << 20;
 /// Maximum request headers.
 pub const HTTP_HEADERS_MAX: usize = 64;
 
-/// Headers that the caller must not set: they control routing, framing and deduplication.
-const RESERVED_HEADERS: [&str; 12] = [
+/// Headers that the caller must not set: they control routing, framing and deduplication, or make the receiver take the method for
+/// another one than the gate has judged.
+const RESERVED_HEADERS: [&str; 15] = [
     "connection",
     "content-length",
     "expect",
@@ -37,6 +38,9 @@ const RESERVED_HEADERS: [&str; 12] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
 ];
 
 /// Sends one request over a new connection: no redirects, no retries, no proxy. Resolves the host first, checks every address, and

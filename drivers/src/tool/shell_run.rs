@@ -140,6 +140,10 @@ impl Tool for ShellRun {
         WorkspaceUse::BOTH
     }
 
+    fn reads_strangers_outside(&self) -> bool {
+        true
+    }
+
     fn sends_out(&self) -> bool {
         true
     }

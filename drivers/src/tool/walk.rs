@@ -23,6 +23,9 @@ pub const GITIGNORE_BYTES_MAX: u64 = 1 << 20;
 /// Maximum lines of a `.gitignore`.
 pub const GITIGNORE_LINES_MAX: usize = 10_000;
 
+/// Maximum depth of braces in a glob: each level is a level of recursion where globs are compiled.
+pub const GLOB_DEPTH_MAX: usize = 16;
+
 pub(super) struct WalkOptions {
     /// Includes names with a leading dot, except `.git`.
     pub hidden: bool,
@@ -107,11 +110,26 @@ pub(super) fn walk(
 
 /// Compiles a glob: `*` stays within a folder, `**` crosses folders.
 pub(super) fn glob(pattern: &str) -> Result<GlobMatcher, Failure> {
+    if is_too_deep(pattern) {
+        return Err(structural(format!("no glob: braces lie deeper than {GLOB_DEPTH_MAX} levels")));
+    }
     globset::GlobBuilder::new(pattern)
         .literal_separator(true)
         .build()
         .map(|glob| glob.compile_matcher())
         .map_err(|error| structural(format!("no glob: {}", error.kind())))
+}
+
+fn is_too_deep(pattern: &str) -> bool {
+    let mut depth = 0_usize;
+    pattern.chars().any(|c| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > GLOB_DEPTH_MAX
+    })
 }
 
 fn beneath<'a>(path: &'a Path, start: &Path) -> &'a Path {
@@ -176,9 +194,15 @@ impl IgnoreRules {
                 return Err(exhausted(format!("{} has more than {at} lines: {advice}", path.display())));
             }
             // git ignores invalid patterns too.
-            let _ = builder.add_line(None, line);
+            if !is_too_deep(line) {
+                let _ = builder.add_line(None, line);
+            }
         }
-        let own = builder.build().map_err(|error| structural(format!("{}: {error}", path.display())))?;
+        let own = builder.build().unwrap_or_else(|error| {
+            // A program may have written it: the folder is listed without its rules.
+            tracing::warn!(file = %path.display(), %error, "a .gitignore is too complex, and is not used");
+            Gitignore::empty()
+        });
         Ok(IgnoreRules(Some(Arc::new(Level { folder: folder.to_owned(), own, above }))))
     }
 

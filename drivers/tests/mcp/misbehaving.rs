@@ -254,6 +254,22 @@ fn asks() {
     serve(&Server { tools, call: asks })
 }
 
+/// Asks the same question ten times at once, and returns how many answers were no refusal.
+#[test]
+#[ignore = "a server"]
+fn asks_ten_times() {
+    let asks: Call = |_, _| {
+        for number in 0..10 {
+            let params =
+                json!({"message": "Really?", "requestedSchema": {"type": "object", "properties": {}}});
+            say(&json!({"jsonrpc": "2.0", "id": number, "method": "elicitation/create", "params": params}));
+        }
+        let answers = stdin().lock().lines().take(10).map_while(Result::ok);
+        Some(text(&answers.filter(|answer| answer.contains("accept")).count().to_string()))
+    };
+    serve(&Server { tools, call: asks })
+}
+
 #[test]
 #[ignore = "a server"]
 fn pages_without_end() {

@@ -144,6 +144,14 @@ async fn a_list_that_cannot_be_whole_is_a_failure() {
         expect![[r#"{"bytes":3,"count":1,"files":["a.rs"]}"#]],
     )
     .await;
+    let nested = |levels: usize| format!("{}a{}", "{".repeat(levels), "}".repeat(levels));
+    let deep = "structural: no glob: braces lie deeper than 16 levels";
+    for levels in [17, 490] {
+        let glob = json!({"path": ".", "glob": nested(levels)});
+        assert_eq!(world.shown("fs.list", glob).await, deep);
+    }
+    world.put(".gitignore", &format!("bad*\n{}\n", nested(490)));
+    assert_eq!(world.call("fs.list", json!({"path": ".", "glob": "*.rs"})).await.unwrap()["count"], 1);
 }
 
 #[tokio::test]

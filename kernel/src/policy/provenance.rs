@@ -6,18 +6,18 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{GoalTools, View};
+use super::{GoalTools, ToolTerms, View};
 use crate::event::Exposure;
 use crate::gate::{self, Literals, NO_LABELS, Provenance, Results, Source, is_untrusted, trace};
 use crate::id::NodeId;
-use crate::plan::{Kind, Node, ParamRef, SUB_AGENT_TOOL, model_of_tool, model_tool};
+use crate::plan::{Effect, Kind, Node, ParamRef, SUB_AGENT_TOOL, model_of_tool, model_tool};
 use crate::port::WorkspaceUse;
 use crate::run::{NodeInstance, NodeStatus, Run};
 
 /// Known provenance of tool results.
 pub trait ResultTerms {
-    /// True if the results of a tool are free of texts of strangers; false for an unknown tool.
-    fn trusts(&self, tool: &str) -> bool;
+    /// True if the results of a tool's calls with this effect are free of texts of strangers; false for an unknown tool.
+    fn trusts(&self, tool: &str, effect: Effect) -> bool;
 
     /// What calls of a tool do with the files of the workspace.
     fn workspace_use(&self, tool: &str) -> WorkspaceUse;
@@ -33,8 +33,12 @@ pub trait ResultTerms {
 pub(super) struct OfferedTools<'a>(pub(super) &'a dyn GoalTools);
 
 impl ResultTerms for OfferedTools<'_> {
-    fn trusts(&self, tool: &str) -> bool {
-        self.0.terms(tool).is_some_and(|terms| terms.trusted)
+    fn trusts(&self, tool: &str, effect: Effect) -> bool {
+        let is_trusted = |terms: &ToolTerms| match effect {
+            Effect::External => terms.trusted_outside,
+            _ => terms.trusted,
+        };
+        self.0.terms(tool).is_some_and(is_trusted)
     }
 
     fn workspace_use(&self, tool: &str) -> WorkspaceUse {
@@ -96,7 +100,7 @@ fn reads(run: &Run, terms: &dyn ResultTerms, except: Option<&NodeId>) -> (bool, 
     }
     let present = called(run).filter(|node| Some(&node.id) != except);
     for node in run.replaced().iter().chain(present) {
-        strangers |= node.tool.as_deref().is_some_and(|tool| !terms.trusts(tool));
+        strangers |= node.tool.as_deref().is_some_and(|tool| !terms.trusts(tool, node.effect));
         strangers |= is_answered_by_stranger(run, node);
         private |= labels_of(node, terms).contains(&PRIVATE);
         let handed_on = run.goal().and_then(|goal| goal.earlier(&node.id));
@@ -215,6 +219,7 @@ impl<'a> RunResults<'a> {
             tool: node.tool.as_deref().unwrap_or_default(),
             untrusted_author: handed_on.is_some_and(|result| result.is_tainted)
                 || is_answered_by_stranger(self.run, node)
+                || self.reads_strangers_outside(node)
                 || self.is_steered(&node.id),
             literals: Literals { params: &node.params, labels: &NO_LABELS },
             reads: refs.chain(deps).collect(),
@@ -224,6 +229,12 @@ impl<'a> RunResults<'a> {
                 None => labels_of(node, self.terms).into_iter().chain(self.told()).collect(),
             },
         }
+    }
+
+    /// True if a call of the node has the network, and its tool then returns texts of strangers.
+    fn reads_strangers_outside(&self, node: &Node) -> bool {
+        let tool = node.tool.as_deref().filter(|_| node.effect == Effect::External);
+        tool.is_some_and(|tool| model_of_tool(tool).is_none() && !self.terms.trusts(tool, Effect::External))
     }
 
     /// Nodes whose results models had seen when they wrote a node or its own answer.
@@ -254,7 +265,9 @@ impl Results for RunResults<'_> {
 
     fn is_trusted(&self, tool: &str) -> bool {
         let may_be_tainted = |tool: &str| self.terms.workspace_use(tool).reads && self.is_workspace_tainted();
-        tool.is_empty() || model_of_tool(tool).is_some() || self.terms.trusts(tool) && !may_be_tainted(tool)
+        tool.is_empty()
+            || model_of_tool(tool).is_some()
+            || self.terms.trusts(tool, Effect::None) && !may_be_tainted(tool)
     }
 }
 

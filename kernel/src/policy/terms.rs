@@ -248,6 +248,8 @@ pub const DIGEST_TOKENS: u64 = 32;
 pub struct ToolTerms {
     /// True unless the tool returns texts of strangers: web pages, mail, files of others.
     pub trusted: bool,
+    /// The same of its calls with the effect `external`.
+    pub trusted_outside: bool,
     /// Parameters that say where data go: a tainted author may not choose them alone.
     pub sensitive: Vec<String>,
     /// What its calls do with the files of the workspace.

@@ -131,6 +131,12 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// True if results of calls with the effect `external` hold texts of strangers: a program that has the network may print a web
+    /// page. The default is that of all results.
+    fn reads_strangers_outside(&self) -> bool {
+        self.reads_strangers()
+    }
+
     /// What bounds the price of a call, for tools that call a model. The default is `None`.
     fn model_terms(&self) -> Option<ModelTerms> {
         None

@@ -41,6 +41,7 @@ fn terms(script: &ToolScript) -> ToolTerms {
     });
     ToolTerms {
         trusted: script.trusted,
+        trusted_outside: script.trusted,
         sensitive: script.sensitive.clone(),
         workspace_use: WorkspaceUse::NONE,
         params,

@@ -4,7 +4,7 @@ use std::io;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::sync::OnceLock;
 
-use ostler::finding::RenderStyle;
+use ostler::finding::{RenderStyle, harmless};
 use serde_json::{Value, json};
 
 use crate::cli::output::screen::{StatusWriter, size_of_stdout};
@@ -45,6 +45,23 @@ pub(crate) enum Style {
     Plain,
 }
 
+/// JSON of the same value in which no character controls a terminal: JSON leaves U+007F and above as they are.
+fn escaped_json(text: &str) -> std::borrow::Cow<'_, str> {
+    let is_harmless = |c: char| harmless(c) == c;
+    if text.chars().all(is_harmless) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_harmless(c) {
+            true => escaped.push(c),
+            // All of them are below U+10000.
+            false => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    escaped.into()
+}
+
 impl Out {
     pub(crate) fn new() -> Out {
         let terminal = stdout().is_terminal();
@@ -82,7 +99,8 @@ impl Out {
     }
 
     pub(crate) fn json(&mut self, value: &impl serde::Serialize) {
-        self.line(serde_json::to_string(value).expect("what is told is names, numbers and JSON"));
+        let text = serde_json::to_string(value).expect("what is told is names, numbers and JSON");
+        self.line(escaped_json(&text));
     }
 
     pub(crate) fn styled(&self, style: Style, text: &str) -> String {
@@ -178,6 +196,14 @@ pub(crate) fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_holds_no_character_that_controls_a_terminal_and_keeps_its_value() {
+        let value = json!({"text": "a\u{9b}31m\u{7f}\u{202e}\u{1b}é😀\t"});
+        let text = escaped_json(&value.to_string()).into_owned();
+        assert_eq!(text, "{\"text\":\"a\\u009b31m\\u007f\\u202e\\u001bé😀\\t\"}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
 
     #[test]
     fn the_environment_says_whether_there_are_colours() {

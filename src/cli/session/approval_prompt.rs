@@ -85,6 +85,11 @@ impl ApprovalPrompt {
         }
     }
 
+    /// Takes over a question in a run below, for which a call waits.
+    pub(crate) fn add(&mut self, question: &ApprovalView) {
+        self.pending.push_back((question.run.clone(), question.node.clone()));
+    }
+
     pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }

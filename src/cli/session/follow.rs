@@ -185,7 +185,10 @@ pub(crate) async fn stream_events(
             }
             () = below.due(), if view.shows_questions_below() && !asking => {
                 for question in below.look(client).await {
-                    view.asks_below(&question, out);
+                    match prompt {
+                        Some(prompt) => prompt.add(&question),
+                        None => view.asks_below(&question, out),
+                    }
                 }
                 continue;
             }
