@@ -14,7 +14,6 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::CONNECTION;
 use hyper::server::conn::http1;
@@ -29,7 +28,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::peer::{ChildPrograms, Peer, refuse_from_within};
-use crate::places::{Owner, Places};
+use crate::places::{Owner, Place, Places, holding};
 use crate::problem::Problem;
 use crate::unread::UnlessUnread;
 
@@ -41,7 +40,7 @@ pub const SHUTTING_DOWN: &str = "leaving";
 /// Longest socket path in bytes on every supported system.
 const PATH_BYTES_MAX: usize = 100;
 
-/// Concurrent connections. For a further one, the oldest connection of the process with the most is closed.
+/// Concurrent connections. For a further one, a connection of a process with more than its share is closed, an idle one first.
 pub const CONNECTIONS_MAX: usize = 256;
 
 /// Concurrent connections that follow a stream, among [`CONNECTIONS_MAX`]; shared as those are.
@@ -215,13 +214,12 @@ impl Answers {
         // Taken here, and not when the task first runs: connections take places in the order in which they come.
         let place = self.places.take(owner, given_up.clone());
         async move {
-            let _place = place;
-            let answered = self.answer(stream, owner, given_up.clone());
+            let answered = self.answer(stream, owner, place, given_up.clone());
             given_up.run_until_cancelled(answered).await;
         }
     }
 
-    async fn answer(self, stream: UnixStream, owner: Owner, given_up: CancellationToken) {
+    async fn answer(self, stream: UnixStream, owner: Owner, place: Place, given_up: CancellationToken) {
         let Answers { router, children, steps, leaving: leaves, stop, under_way, streams, .. } = self;
         let peer = Peer::of(&stream);
         let step = peer.may_be_a_step(children).then(|| steps.try_acquire());
@@ -243,23 +241,16 @@ impl Answers {
                 refused |= !starts_nothing(&request);
             }
             let (router, token) = (router.clone(), under_way.token());
-            let place = follows(&request).then(|| streams.take(owner, given_up.clone()));
+            let stream = follows(&request).then(|| streams.take(owner, given_up.clone()));
+            // Both places are held until the body of the answer has ended.
+            let held = (place.request(), stream);
             async move {
                 let _token = token;
                 if refused {
                     return Ok(leaving().into_response());
                 }
                 let response = router.oneshot(request).await?;
-                // The body has the place until its end.
-                Ok::<_, Infallible>(match place {
-                    None => response,
-                    Some(place) => response.map(|body| {
-                        Body::new(body.map_frame(move |frame| {
-                            let _held = &place;
-                            frame
-                        }))
-                    }),
-                })
+                Ok::<_, Infallible>(response.map(|body| holding(body, held)))
             }
         });
         let mut builder = http1::Builder::new();
