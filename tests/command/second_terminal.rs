@@ -1,6 +1,9 @@
 //! Commands while another process holds the data folder.
 
-use super::world::{World, until};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use super::world::{Watchdog, World, until};
 
 const LONG: &str = "id: long\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s, deps: [a]}\n";
 const ASK: &str =
@@ -233,4 +236,42 @@ fn an_audit_is_followed_over_the_processes_that_come_and_go() {
     holder.end().exits(1);
     world.ostler("run look.yaml --workspace work --fresh").exits(0);
     follows.until("\"allow\"");
+}
+
+/// Exit code of a command whose reader goes away after the first line, and nothing is printed after it.
+fn read_by_head(world: &World, line: &str) -> Option<i32> {
+    let mut child = world.command(line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let _watchdog = Watchdog::of(&child);
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert_ne!(first, "", "{line}");
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn a_command_that_follows_ends_when_its_reader_has_gone() {
+    let world = world();
+    world.ostler("run short.yaml --workspace work").exits(0);
+    assert_eq!(read_by_head(&world, "audit --follow"), Some(0), "no process holds the data folder");
+    let wait = "echo hello; until test -e go; do sleep 0.01; done";
+    let plan = format!(
+        "id: says\nnodes:\n  - {{id: hello, tool: shell.run, params: {{argv: [sh, -c, {wait:?}]}}}}\n"
+    );
+    world.file("says.yaml", &plan);
+    let mut holder = world.start("run says.yaml --workspace work --intent 2");
+    holder.until("opened: says");
+    until("the program has begun", || world.ostler("logs @last").out.contains("hello"));
+    let commands = [
+        "logs @last --follow",
+        "audit --follow",
+        "audit @last --follow",
+        "events @last --follow",
+        "events @last --follow --json",
+        "top --json -n 1000",
+    ];
+    for command in commands {
+        assert_eq!(read_by_head(&world, command), Some(0), "{command}");
+    }
+    std::fs::write(world.path().join("work/go"), "").unwrap();
+    holder.end().exits(0);
 }

@@ -16,7 +16,7 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit_name, harmless_line};
 use crate::cli::output::labels::{self, short_id};
 use crate::cli::output::live::View;
-use crate::cli::output::terminal::{Out, Style};
+use crate::cli::output::terminal::{Out, Style, reader_gone};
 use crate::cli::output::units::{clock_time, plural};
 use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::follow::{Display, stream_events};
@@ -173,7 +173,10 @@ pub(crate) async fn audit(globals: &Globals, args: AuditArgs) -> Result<u8, Fail
         return follow_all(session, globals, &mut out).await;
     }
     let shown = match &args.run {
-        Some(run) => one(&mut session, globals, &args, run, &mut out).await,
+        Some(run) => tokio::select! {
+            shown = one(&mut session, globals, &args, run, &mut out) => shown,
+            () = reader_gone(), if args.follow => Ok(code::SUCCEEDED),
+        },
         None => all(&mut session, globals, &args, &mut out).await,
     };
     session.stop().await;
@@ -213,7 +216,7 @@ async fn all(
     if args.verify { report(&checked, globals.json, out) } else { Ok(code::SUCCEEDED) }
 }
 
-/// Prints new verdicts of all runs until the command is ended. Holds the data folder only while it reads.
+/// Prints new verdicts of all runs until the command is ended, or its reader has gone. Holds the data folder only while it reads.
 async fn follow_all(mut session: Session, globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
     let mut shown = BTreeMap::new();
     loop {
@@ -232,7 +235,10 @@ async fn follow_all(mut session: Session, globals: &Globals, out: &mut Out) -> R
             return Ok(code::SUCCEEDED);
         }
         if !is_remote || !session.is_held().await {
-            session = session.wait_for_work(stamp).await?;
+            match session.wait_for_work(stamp, out).await? {
+                Some(again) => session = again,
+                None => return Ok(code::SUCCEEDED),
+            }
         }
     }
 }

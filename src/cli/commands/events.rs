@@ -16,7 +16,7 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit, fit_name, padded};
 use crate::cli::output::hints::with_location;
 use crate::cli::output::live::{Pace, View, Writing};
-use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::terminal::{Out, reader_gone, status_line};
 use crate::cli::output::units::clock_time;
 use crate::cli::output::{credits, hints, screen};
 use crate::cli::session::api_client::path_segment;
@@ -188,7 +188,10 @@ impl View for Table {
 pub(crate) async fn events(globals: &Globals, args: EventsArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-    let ended = print_events(&mut session, globals, &args, &mut out).await;
+    let ended = tokio::select! {
+        ended = print_events(&mut session, globals, &args, &mut out) => ended,
+        () = reader_gone(), if args.follow => Ok(()),
+    };
     session.stop().await;
     ended.map(|()| code::SUCCEEDED)
 }

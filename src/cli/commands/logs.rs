@@ -12,7 +12,7 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_lines;
 use crate::cli::output::hints;
 use crate::cli::output::printed::{OUTPUT_NAME_MAX, note, output_lines};
-use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::terminal::{Out, reader_gone, status_line};
 use crate::cli::output::units::plural;
 use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::output_reader::OutputReader;
@@ -37,7 +37,10 @@ pub(crate) struct LogsArgs {
 pub(crate) async fn logs(globals: &Globals, args: LogsArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-    let printed = print_output(&mut session, globals, &args, &mut out).await;
+    let printed = tokio::select! {
+        printed = print_output(&mut session, globals, &args, &mut out) => printed,
+        () = reader_gone(), if args.follow => Ok(()),
+    };
     session.stop().await;
     printed.map(|()| code::SUCCEEDED)
 }

@@ -3,8 +3,10 @@
 use std::io;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use ostler::finding::{RenderStyle, harmless};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 use crate::cli::output::screen::{StatusWriter, size_of_stdout};
@@ -26,6 +28,25 @@ pub(crate) fn record_write_result(written: io::Result<()>) {
     {
         let _ = LOST.set(error);
     }
+}
+
+/// Time between two looks at whether the reader of standard output has gone.
+const READER_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Waits until the pipe or socket of standard output has no reader; never returns for a file. For a command that only follows: one
+/// that acts goes on without a reader.
+pub(crate) async fn reader_gone() {
+    while !reader_is_gone() {
+        tokio::time::sleep(READER_INTERVAL).await;
+    }
+}
+
+fn reader_is_gone() -> bool {
+    let to = stdout();
+    // Errors and hang-ups are always reported.
+    let mut polled = [PollFd::new(&to, PollFlags::empty())];
+    let found = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    found.is_ok_and(|ready| ready > 0) && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// Standard output. After the reader closes the pipe, writes are dropped without an error.
@@ -81,8 +102,9 @@ impl Out {
         self.colour
     }
 
+    /// Returns whether nothing that is written arrives any more: a write failed, or the reader of the pipe has gone.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed
+        self.closed || reader_is_gone()
     }
 
     pub(crate) fn raw(&mut self, bytes: &[u8]) {

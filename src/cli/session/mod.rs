@@ -36,6 +36,7 @@ use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::exit::Failure;
 use crate::cli::output::hints;
+use crate::cli::output::terminal::Out;
 use crate::cli::output::terminal::status_line;
 use crate::cli::output::units::plural;
 use crate::cli::session::api_client::{ApiError, Client, path_segment};
@@ -386,17 +387,24 @@ impl Session {
     }
 
     /// Lets go of the data folder, so that other commands can hold it, and opens it again once another process holds it or its journal
-    /// has changed since `seen`.
-    pub(crate) async fn wait_for_work(self, seen: JournalStamp) -> Result<Session, Failure> {
+    /// has changed since `seen`; `None` once `out` has no reader.
+    pub(crate) async fn wait_for_work(
+        self,
+        seen: JournalStamp,
+        out: &Out,
+    ) -> Result<Option<Session>, Failure> {
         let (globals, workspace, mode, data) =
             (self.globals.clone(), self.workspace.clone(), self.mode, self.data.clone());
         self.stop().await;
         if let Some(data) = data {
             while connect(&data).await.is_none() && journal_stamp(&data) == seen {
+                if out.is_closed() {
+                    return Ok(None);
+                }
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
-        Session::open(&globals, &workspace, mode).await
+        Session::open(&globals, &workspace, mode).await.map(Some)
     }
 
     /// Whether another process holds the data folder.

@@ -12,7 +12,7 @@ use crate::cli::arguments::values::positive_integer;
 use crate::cli::commands::pipeline::{DATA_MAX, NAME_MAX, open, path};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit, fit_name};
-use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::terminal::{Out, reader_gone, status_line};
 use crate::cli::output::units::clock_time;
 use crate::cli::session::AccessMode;
 use crate::cli::session::api_client::{CONNECTION_LOST, Client};
@@ -41,6 +41,7 @@ pub(crate) async fn events(globals: &Globals, args: &EventsArgs) -> Result<u8, F
     let ended = tokio::select! {
         ended = print_events(&session.client, globals, args, follows) => ended.map(|()| code::SUCCEEDED),
         code = signals.next() => Ok(code),
+        () = reader_gone(), if follows => Ok(code::SUCCEEDED),
     };
     session.stop().await;
     if ended.is_ok() && args.follow && !follows {

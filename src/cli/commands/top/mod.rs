@@ -28,7 +28,7 @@ use crate::cli::commands::top::model::{Key, Poll, QueueModel};
 use crate::cli::commands::top::table::{Column, columns, plain};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::screen;
-use crate::cli::output::terminal::{Out, Style, status_line};
+use crate::cli::output::terminal::{Out, Style, reader_gone, status_line};
 use crate::cli::output::units::now_ms;
 use crate::cli::session::api_client::{ApiError, Client};
 use crate::cli::session::holder::{ANSWER_TIMEOUT, connect};
@@ -125,7 +125,10 @@ async fn print_polls(
     let begun = Instant::now();
     let mut ticks = interval(POLL_INTERVAL);
     for look in 0..looks {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = reader_gone() => break,
+        }
         match poller.poll().await {
             Poll::Unresponsive(why) => return Err(Failure::internal(why)),
             found => model.update(found, begun.elapsed()),
