@@ -14,7 +14,7 @@ use ostler_kernel::port::{NAMED_TEXT_BYTES_MAX, NamedFile};
 
 use super::blocking_tool::{CancelFlag, off_runtime};
 use super::process::program_file;
-use super::workspace::{CHUNK_BYTES, Workspace};
+use super::workspace::{CHUNK_BYTES, PATH_BYTES_MAX, Workspace};
 
 /// Bytes that are read for one call of a tool.
 pub(super) const READ_BYTES_MAX: u64 = 64 << 20;
@@ -86,21 +86,29 @@ fn read(
     let mut search = |folder: &Path| folders.extend(folder.ancestors().map(Path::to_owned));
     search(&plain(here));
     let mut files: BTreeSet<PathBuf> = BTreeSet::new();
-    for path in &named.paths {
+    // Nearly every word names nothing, so the system is asked once for each before anything else is done. It follows a link that
+    // leads out of the workspace and perhaps back.
+    let found = |path: &Path| std::fs::metadata(root.join(path)).ok();
+    for path in named.paths.iter().filter(|path| path.len() <= PATH_BYTES_MAX) {
+        cancel.check()?;
         // A path that leads out of the workspace is not the plan's to change.
         let Some(path) = below(root, here, path) else { continue };
-        // The system follows a link that leads out of the workspace and perhaps back.
-        if workspace.dir().is_dir(&path) || root.join(&path).is_dir() {
-            search(&path);
-        } else {
-            files.insert(path);
+        match found(&path) {
+            Some(found) if found.is_dir() => search(&path),
+            Some(_) => drop(files.insert(path)),
+            None => {}
         }
     }
     let names = named.conventional.iter().map(ToString::to_string);
     let names = names.chain(named.paths.iter().cloned()).chain(named.modules());
-    let names: Vec<String> = names.take(SOUGHT_MAX).collect();
+    let names: Vec<String> = names.filter(|name| name.len() <= PATH_BYTES_MAX).take(SOUGHT_MAX).collect();
     let sought = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
-    files.extend(sought.take(SOUGHT_MAX).filter_map(|path| climb(&path)));
+    for path in sought.take(SOUGHT_MAX).filter_map(|path| climb(&path)) {
+        cancel.check()?;
+        if found(&path).is_some_and(|found| found.is_file()) {
+            files.insert(path);
+        }
+    }
     let (mut left, mut text_left, mut read) = (bytes_max, TEXTS_BYTES_MAX, Vec::new());
     for path in files {
         cancel.check()?;
@@ -309,6 +317,8 @@ mod tests {
                 &["src/pkg/__init__.py", "src/pkg/go.py"],
             ),
             (&["python3", "-m", "other"], &[]),
+            // A word that is longer than a path names no file.
+            (&["cat", &"a/".repeat(1 << 19), "tool.py"], &["tool.py"]),
             // Beyond the limit only files that a word names as they are.
             (&["sh", "-c", &format!("{many}; ./tool.py; python3 -m pkg.go")], &["tool.py"]),
         ] {

@@ -50,6 +50,12 @@ impl Workspace {
     /// `path` relative to the workspace, without `.` and `..`; `.` for the workspace itself. An absolute path must lie within the
     /// workspace; a relative one must never climb above its start.
     pub(super) fn relative(&self, path: &str) -> Result<PathBuf, Failure> {
+        if path.len() > PATH_BYTES_MAX {
+            return Err(structural(format!(
+                "the path has {} bytes, and no system opens one of more than {PATH_BYTES_MAX}",
+                path.len()
+            )));
+        }
         let given = Path::new(path);
         let inside = if given.is_absolute() {
             given.strip_prefix(&self.root).map_err(|_| self.outside(path))?
@@ -76,7 +82,8 @@ impl Workspace {
 
     /// Refuses paths into a data folder, through any name or link. A plan must not access the records by which it is judged.
     fn guard(&self, relative: &Path) -> Result<(), Failure> {
-        let real = self.real(relative);
+        // Below what exists there is nothing yet; a folder that is made meanwhile is checked when it is opened.
+        let Some((real, _)) = self.existing(relative) else { return Ok(()) };
         let mut above = PathBuf::new();
         for component in real.components() {
             above.push(component);
@@ -166,14 +173,18 @@ impl Workspace {
 
     /// Resolves links of the existing part of a path.
     pub(super) fn real(&self, relative: &Path) -> PathBuf {
-        let existing = relative.ancestors().find_map(|part| {
-            let place = if part.as_os_str().is_empty() { Path::new(".") } else { part };
-            Some((self.dir.canonicalize(place).ok()?, part))
-        });
-        match existing {
+        match self.existing(relative) {
             Some((real, part)) => real.join(relative.strip_prefix(part).unwrap_or(Path::new(""))),
             None => relative.to_owned(),
         }
+    }
+
+    /// The existing part of a path: without links, and as it is written.
+    fn existing<'a>(&self, relative: &'a Path) -> Option<(PathBuf, &'a Path)> {
+        relative.ancestors().find_map(|part| {
+            let place = if part.as_os_str().is_empty() { Path::new(".") } else { part };
+            Some((self.dir.canonicalize(place).ok()?, part))
+        })
     }
 
     /// Opens a regular file for reading. Does not block on a pipe.
@@ -285,6 +296,9 @@ pub(super) fn is_out_of_resources(error: &io::Error) -> bool {
 
 /// Bytes read or written between two checks of the cancel flag.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
+
+/// Longest path in bytes that a tool takes; systems open none that is longer.
+pub(super) const PATH_BYTES_MAX: usize = 4_096;
 
 /// Names that no plan may write, at any depth.
 const GUARDED: [&str; 3] = [".git", ".ostler", "ostler.toml"];
@@ -451,6 +465,8 @@ mod tests {
     #[test]
     fn what_is_no_file_is_named() {
         check("", expect!["structural: the path is empty: `.` is the workspace itself"]);
+        let long = "a/".repeat(1 << 19);
+        check(&long, expect!["structural: the path has 1048576 bytes, and no system opens one of more than 4096"]);
         check(".", expect!["structural: . in ROOT is a folder"]);
         check("sub", expect!["structural: sub in ROOT is a folder"]);
         check("pipe", expect!["structural: pipe in ROOT is no regular file"]);
