@@ -232,7 +232,7 @@ fn the_data_folder_is_no_workspace() {
     }
     // Tools protect the data folder of another process too.
     let other = world.ostler("run one.yaml --workspace data --data other").exits(1);
-    other.says("is or lies in a data folder of ostler");
+    other.says("looks like a data folder of ostler");
     assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 1);
     is_well(&world);
 }

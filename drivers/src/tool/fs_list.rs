@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::blocking_tool::{BlockingTool, CancelFlag};
 use super::tool_spec::{READ, check_text, object, spec};
-use super::walk::{WalkOptions, glob, walk};
+use super::walk::{WalkOptions, Walked, glob, walk};
 use super::workspace::Workspace;
 
 /// Default of `max`.
@@ -27,7 +27,7 @@ struct Params {
 }
 
 /// Lists the regular files beneath a folder of the workspace, sorted by the bytes of their paths. Omits ignored files, hidden
-/// files unless requested, links, `.git` and data folders. More files than `max` are a failure, because a truncated list could be
+/// files unless requested, links, `.git` and what looks like a data folder, which `data_folders` names. More files than `max` are a failure, because a truncated list could be
 /// taken for the whole.
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = "List the files beneath a folder, sorted. Respects .gitignore; the glob is matched \
@@ -51,6 +51,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
                     "files": {"type": "array", "items": {"type": "string"}},
                     "count": {"type": "integer", "minimum": 0},
                     "bytes": {"type": "integer", "minimum": 0},
+                    "data_folders": {"type": "array", "items": {"type": "string"}},
                 }),
             ),
         ),
@@ -76,8 +77,13 @@ fn list(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolResu
         glob: params.glob.as_deref().map(glob).transpose()?,
         files_max: params.max.unwrap_or(LIST_FILES_DEFAULT),
     };
-    let found = walk(&workspace, &workspace.relative(&params.path)?, &options, cancel)?;
-    let bytes: u64 = found.iter().map(|file| file.bytes).sum();
-    let files: Vec<String> = found.into_iter().map(|file| file.path).collect();
-    Ok(json!({"count": files.len(), "files": files, "bytes": bytes}))
+    let Walked { files, data_folders } =
+        walk(&workspace, &workspace.relative(&params.path)?, &options, cancel)?;
+    let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    let files: Vec<String> = files.into_iter().map(|file| file.path).collect();
+    let mut listed = json!({"count": files.len(), "files": files, "bytes": bytes});
+    if !data_folders.is_empty() {
+        listed["data_folders"] = data_folders.into();
+    }
+    Ok(listed)
 }

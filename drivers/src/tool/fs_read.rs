@@ -107,11 +107,11 @@ mod tests {
         ] {
             symlink("plain", at("link")).unwrap();
             let (file, folder) = (workspace.relative(file).unwrap(), workspace.relative(folder).unwrap());
-            assert!(read(&file).is_ok() && !list(&folder).unwrap().is_empty());
+            assert!(read(&file).is_ok() && !list(&folder).unwrap().files.is_empty());
             fs::remove_file(at("link")).unwrap();
             symlink(format!(".ostler{leads_to}"), at("link")).unwrap();
             for failure in [read(&file).unwrap_err(), list(&folder).unwrap_err()] {
-                assert!(failure.message.contains("lies in a data folder"), "{}", failure.message);
+                assert!(failure.message.contains("looks like a data folder"), "{}", failure.message);
             }
             // The link is swapped even after its target was resolved.
             assert!(workspace.open_real(&folder).is_err());

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::blocking_tool::{BlockingTool, CancelFlag};
 use super::text::{self, FILES_MAX};
 use super::tool_spec::{READ, check_text, exhausted, object, spec, structural};
-use super::walk::{WalkOptions, walk};
+use super::walk::{WalkOptions, Walked, walk};
 use super::workspace::Workspace;
 
 /// Default of `max`.
@@ -39,8 +39,8 @@ struct Params {
 }
 
 /// Searches the lines of text files with a regular expression (syntax of the `regex` crate: linear time, no look-around). Searches
-/// `files`, or the files that `fs.list` finds beneath `path`, by default the workspace. Skips binary and non-UTF-8 files. More
-/// matches than `max` are a failure.
+/// `files`, or the files that `fs.list` finds beneath `path`, by default the workspace. Skips binary and non-UTF-8 files, and
+/// what looks like a data folder, which `data_folders` names. More matches than `max` are a failure.
 pub(super) fn tool() -> Arc<dyn Tool> {
     let path = json!({"type": "string", "format": "path", "minLength": 1});
     let line = object(
@@ -69,6 +69,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
                 json!({
                     "matches": {"type": "array", "items": line},
                     "count": {"type": "integer", "minimum": 0},
+                    "data_folders": {"type": "array", "items": {"type": "string"}},
                 }),
             ),
         ),
@@ -94,30 +95,41 @@ fn search(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolRe
         .map_err(|what| structural(format!("pattern {:?}: {what}", params.pattern)))?;
     let workspace = Workspace::open(&context.workspace)?;
     let mut matches = Matches { max: params.max.unwrap_or(SEARCH_MATCHES_DEFAULT), ..Matches::default() };
-    for path in files(params, &workspace, cancel)? {
+    let (files, data_folders) = files(params, &workspace, cancel)?;
+    for path in files {
         cancel.check()?;
         if let Some(text) = text::read(&workspace, &path, cancel)? {
             matches.add(&pattern, &path, &text, cancel)?;
         }
     }
-    Ok(json!({"count": matches.found.len(), "matches": matches.found}))
+    let mut told = json!({"count": matches.found.len(), "matches": matches.found});
+    if !data_folders.is_empty() {
+        told["data_folders"] = data_folders.into();
+    }
+    Ok(told)
 }
 
-fn files(params: &Params, workspace: &Workspace, cancel: &CancelFlag) -> Result<Vec<PathBuf>, Failure> {
+/// The files to search, and folders that look like data folders, which are not searched.
+fn files(
+    params: &Params,
+    workspace: &Workspace,
+    cancel: &CancelFlag,
+) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
     let path = match (&params.files, &params.path) {
         (Some(_), Some(_)) => return Err(structural("give either files or path, not both")),
         (Some(files), None) => {
             let relative = |file: &String| cancel.check().and_then(|()| workspace.relative(file));
-            return files.iter().map(relative).collect();
+            return Ok((files.iter().map(relative).collect::<Result<_, _>>()?, Vec::new()));
         }
         (None, path) => workspace.relative(path.as_deref().unwrap_or("."))?,
     };
     let metadata = workspace.dir().metadata(&path).map_err(|error| workspace.refused(&path, error))?;
     if !metadata.is_dir() {
-        return Ok(vec![path]);
+        return Ok((vec![path], Vec::new()));
     }
     let options = WalkOptions { hidden: false, glob: None, files_max: FILES_MAX };
-    Ok(walk(workspace, &path, &options, cancel)?.into_iter().map(|file| file.path.into()).collect())
+    let Walked { files, data_folders } = walk(workspace, &path, &options, cancel)?;
+    Ok((files.into_iter().map(|file| file.path.into()).collect(), data_folders))
 }
 
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use ostler_kernel::event::Failure;
 
 use super::blocking_tool::CancelFlag;
 use super::tool_spec::{exhausted, structural};
-use super::workspace::Workspace;
+use super::workspace::{Closed, Workspace};
 
 /// Maximum directory entries of one walk.
 pub const WALK_ENTRIES_MAX: usize = 1_000_000;
@@ -42,14 +42,23 @@ pub(super) struct FileEntry {
     pub bytes: u64,
 }
 
-/// All regular files beneath `folder` (a result of [`Workspace::relative`]), sorted by the bytes of their paths.
+/// The files beneath a folder.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Walked {
+    /// Sorted by the bytes of their paths.
+    pub files: Vec<FileEntry>,
+    /// Folders that look like data folders, relative to the workspace, sorted: nothing beneath them is among the files.
+    pub data_folders: Vec<String>,
+}
+
+/// All regular files beneath `folder` (a result of [`Workspace::relative`]).
 pub(super) fn walk(
     workspace: &Workspace,
     folder: &Path,
     options: &WalkOptions,
     cancel: &CancelFlag,
-) -> Result<Vec<FileEntry>, Failure> {
-    let mut found = Vec::new();
+) -> Result<Walked, Failure> {
+    let Walked { files: mut found, mut data_folders } = Walked::default();
     let mut seen = 0;
     let start = if folder == Path::new(".") { PathBuf::new() } else { folder.to_owned() };
     // Beneath it, no link is followed.
@@ -83,8 +92,10 @@ pub(super) fn walk(
                         path.display()
                     )));
                 }
-                if !workspace.is_data_folder(&path) {
-                    open.push((path, rules.clone()));
+                match workspace.closed(&path) {
+                    None => open.push((path, rules.clone())),
+                    Some(Closed::LikeData) => data_folders.push(text_of(&path)?),
+                    Some(Closed::OperatorKey) => {}
                 }
             } else if kind.is_file()
                 && options.glob.as_ref().is_none_or(|glob| glob.is_match(beneath(&path, &start)))
@@ -105,7 +116,8 @@ pub(super) fn walk(
         }
     }
     found.sort_unstable();
-    Ok(found)
+    data_folders.sort_unstable();
+    Ok(Walked { files: found, data_folders })
 }
 
 /// Compiles a glob: `*` stays within a folder, `**` crosses folders.

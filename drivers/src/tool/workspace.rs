@@ -1,7 +1,7 @@
 //! The folder that tools may access. Paths are opened beneath it component by component, so that no link, no `..` and no race
 //! leads out.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -16,9 +16,37 @@ use super::blocking_tool::CancelFlag;
 use super::data_folder::DATA_FOLDER_ENTRIES;
 use super::tool_spec::{exhausted, structural, transient};
 
-/// True for a folder with these entries if it is a data folder, or holds the secret that an operator is proven with.
-fn is_ostlers(exists: impl Fn(&str) -> bool) -> bool {
-    DATA_FOLDER_ENTRIES.iter().all(|name| exists(name)) || exists(OPERATOR_KEY)
+/// Why no tool may touch a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closed {
+    /// The entries of a data folder are there. Whether one of Ostler's processes made them cannot be told, so all are closed.
+    LikeData,
+    /// The secret that an operator is proven with is there.
+    OperatorKey,
+}
+
+/// Why no tool may touch a folder with these entries; `None`: tools may.
+fn closed(exists: impl Fn(&str) -> bool) -> Option<Closed> {
+    match DATA_FOLDER_ENTRIES.iter().all(|name| exists(name)) {
+        true => Some(Closed::LikeData),
+        false => exists(OPERATOR_KEY).then_some(Closed::OperatorKey),
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Closed::LikeData => {
+                let [first, second, third] = DATA_FOLDER_ENTRIES;
+                write!(
+                    f,
+                    "looks like a data folder of ostler, which no tool may touch: it holds {first}, {second} and {third}; if it is none, \
+                     rename one of them"
+                )
+            }
+            Closed::OperatorKey => write!(f, "is the folder of an operator key, which no tool may touch"),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -32,12 +60,10 @@ impl Workspace {
         let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| {
             failure_of(&error, format!("cannot open the workspace {}: {error}", root.display()))
         })?;
-        let holds = |folder: &&Path| is_ostlers(|name| folder.join(name).exists());
-        if let Some(data) = root.ancestors().find(holds) {
-            let (root, data) = (root.display(), data.display());
-            return Err(structural(format!(
-                "the workspace {root} is or lies in a data folder of ostler or the folder of an operator key, {data}, which no tool may touch"
-            )));
+        let closed = |folder: &Path| closed(|name| folder.join(name).exists());
+        if let Some((folder, why)) = root.ancestors().find_map(|folder| Some((folder, closed(folder)?))) {
+            let (root, folder) = (root.display(), folder.display());
+            return Err(structural(format!("no tool may use the workspace {root}: {folder} {why}")));
         }
         Ok(Workspace { root: root.clone(), dir })
     }
@@ -87,18 +113,16 @@ impl Workspace {
         let mut above = PathBuf::new();
         for component in real.components() {
             above.push(component);
-            if self.is_data_folder(&above) {
-                return Err(self.in_data_folder(relative));
+            if let Some(why) = self.closed(&above) {
+                return Err(self.in_closed(relative, why));
             }
         }
         Ok(())
     }
 
-    fn in_data_folder(&self, relative: &Path) -> Failure {
+    fn in_closed(&self, relative: &Path, why: Closed) -> Failure {
         let (path, root) = (relative.display(), self.root.display());
-        structural(format!(
-            "{path} in {root} lies in a data folder of ostler or the folder of an operator key, which no tool may touch"
-        ))
+        structural(format!("{path} in {root}: it or a folder around it {why}"))
     }
 
     /// Opens a folder for writing, and makes what is missing of it. `real` has no links.
@@ -131,8 +155,8 @@ impl Workspace {
                 opened => opened?,
             };
             folder = Dir::from_std_file(opened.into_std());
-            if is_ostlers(|name| folder.exists(name)) {
-                return Err(OpenRefusal::DataFolder);
+            if let Some(why) = closed(|name| folder.exists(name)) {
+                return Err(OpenRefusal::Closed(why));
             }
         }
         Ok(folder)
@@ -141,14 +165,14 @@ impl Workspace {
     /// Failure for a folder on the way to `path`.
     pub(super) fn refusal(&self, path: &Path, refusal: OpenRefusal) -> Failure {
         match refusal {
-            OpenRefusal::DataFolder => self.in_data_folder(path),
+            OpenRefusal::Closed(why) => self.in_closed(path, why),
             OpenRefusal::Io(error) => self.refused(path, error),
         }
     }
 
-    /// True for a data folder of any Ostler process, and for the folder of an operator key.
-    pub(super) fn is_data_folder(&self, folder: &Path) -> bool {
-        is_ostlers(|name| self.dir.exists(folder.join(name)))
+    /// Why no tool may touch a folder; `None`: tools may.
+    pub(super) fn closed(&self, folder: &Path) -> Option<Closed> {
+        closed(|name| self.dir.exists(folder.join(name)))
     }
 
     /// Refuses writes to Ostler's configuration files and to git's folder, which contains hooks.
@@ -266,7 +290,7 @@ impl Workspace {
 /// Reasons against opening a folder.
 #[derive(Debug)]
 pub(super) enum OpenRefusal {
-    DataFolder,
+    Closed(Closed),
     Io(io::Error),
 }
 
@@ -466,7 +490,10 @@ mod tests {
     fn what_is_no_file_is_named() {
         check("", expect!["structural: the path is empty: `.` is the workspace itself"]);
         let long = "a/".repeat(1 << 19);
-        check(&long, expect!["structural: the path has 1048576 bytes, and no system opens one of more than 4096"]);
+        check(
+            &long,
+            expect!["structural: the path has 1048576 bytes, and no system opens one of more than 4096"],
+        );
         check(".", expect!["structural: . in ROOT is a folder"]);
         check("sub", expect!["structural: sub in ROOT is a folder"]);
         check("pipe", expect!["structural: pipe in ROOT is no regular file"]);

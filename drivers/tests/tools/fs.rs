@@ -41,6 +41,32 @@ async fn check(world: &World, tool: &str, params: Value, expected: Expect) {
     expected.assert_eq(&world.shown(tool, params).await);
 }
 
+/// Three entries hide no folder without a word: a list names the folder, and a refused read names the entries.
+#[tokio::test]
+async fn what_looks_like_a_data_folder_is_left_out_and_named() {
+    let world = World::new();
+    for path in ["src/in.rs", "src/journal/x", "src/format", "src/lock", "other.rs"] {
+        world.put(path, "fn");
+    }
+    check(
+        &world,
+        "fs.list",
+        json!({"path": "."}),
+        expect![[r#"{"bytes":2,"count":1,"data_folders":["src"],"files":["other.rs"]}"#]],
+    )
+    .await;
+    check(
+        &world,
+        "text.search",
+        json!({"pattern": "fn"}),
+        expect![[
+            r#"{"count":1,"data_folders":["src"],"matches":[{"line":1,"path":"other.rs","text":"fn"}]}"#
+        ]],
+    )
+    .await;
+    check(&world, "fs.read", json!({"path": "src/in.rs"}), expect!["structural: src/in.rs in ROOT: it or a folder around it looks like a data folder of ostler, which no tool may touch: it holds journal, format and lock; if it is none, rename one of them"]).await;
+}
+
 #[tokio::test]
 async fn a_list_has_what_a_person_would_list() {
     let world = tree();
