@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, Once, PoisonError};
@@ -30,6 +31,19 @@ pub struct Reached {
     pub missing: String,
     /// The machine was short of processes, descriptors or memory when a rung was tried, so the answer says nothing.
     pub is_short: bool,
+    /// A signal ended so many trials in a row that another one would not help: programs are refused until this process starts again.
+    pub is_killed: bool,
+}
+
+/// Trials in a row that a signal may end, such as that of the kernel when memory runs out.
+const KILLED_MAX: u32 = 3;
+
+/// What this process knows about one pair of programs.
+#[derive(Debug, Default)]
+struct Tried {
+    reached: Option<Reached>,
+    /// Trials in a row that a signal ended.
+    killed: u32,
 }
 
 /// Finds the highest rung that works, by trial. The answer holds for the whole process, unless the machine was short of something:
@@ -37,18 +51,25 @@ pub struct Reached {
 pub fn reached(config: &SandboxConfig) -> Reached {
     /// The helper and the program `bwrap`.
     type Programs = (Option<PathBuf>, Option<PathBuf>);
-    static KNOWN: Mutex<BTreeMap<Programs, Reached>> = Mutex::new(BTreeMap::new());
+    static KNOWN: Mutex<BTreeMap<Programs, Tried>> = Mutex::new(BTreeMap::new());
     let key = (config.helper.clone(), config.bubblewrap.clone());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(reached) = known.get(&key) {
+    let known = known.entry(key).or_default();
+    if let Some(reached) = &known.reached {
         return reached.clone();
     }
     let found = match tried(config) {
         Ok(found) => found,
-        Err(missing) => return Reached { is_short: true, ..none(missing) },
+        Err(Shortage { what, is_killed }) => {
+            known.killed = if is_killed { known.killed + 1 } else { 0 };
+            let found = Reached { is_short: true, is_killed: known.killed >= KILLED_MAX, ..none(what) };
+            if !found.is_killed {
+                return found;
+            }
+            found
+        }
     };
-    known.insert(key, found.clone());
-    found
+    known.reached.insert(found).clone()
 }
 
 fn none(missing: String) -> Reached {
@@ -59,7 +80,16 @@ fn none(missing: String) -> Reached {
         ends_all: false,
         missing,
         is_short: false,
+        is_killed: false,
     }
+}
+
+/// The machine was short of something, so a trial says nothing.
+#[derive(Debug, Clone)]
+struct Shortage {
+    what: String,
+    /// A signal from outside ended the trial.
+    is_killed: bool,
 }
 
 /// Reason why a rung does not work.
@@ -67,8 +97,7 @@ fn none(missing: String) -> Reached {
 enum Lack {
     /// The machine does not have it.
     Absent(String),
-    /// The machine was short of something.
-    Short(String),
+    Short(Shortage),
 }
 
 impl Lack {
@@ -76,11 +105,11 @@ impl Lack {
     ///
     /// # Errors
     ///
-    /// Text of a shortage.
-    fn absent(self) -> Result<String, String> {
+    /// A shortage.
+    fn absent(self) -> Result<String, Shortage> {
         match self {
             Lack::Absent(why) => Ok(why),
-            Lack::Short(why) => Err(why),
+            Lack::Short(shortage) => Err(shortage),
         }
     }
 }
@@ -88,7 +117,7 @@ impl Lack {
 /// # Errors
 ///
 /// A shortage.
-fn tried(config: &SandboxConfig) -> Result<Reached, String> {
+fn tried(config: &SandboxConfig) -> Result<Reached, Shortage> {
     let Some(helper) = config.helper.clone().or_else(own_helper) else {
         let why = "this application has no helper: name the `ostler` binary as helper in [sandbox], or call ostler::sandbox::enter() first in main";
         return Ok(none(why.to_owned()));
@@ -107,6 +136,7 @@ fn tried(config: &SandboxConfig) -> Result<Reached, String> {
                 ends_all: true,
                 missing: String::new(),
                 is_short: false,
+                is_killed: false,
             });
         }
         Err(lack) => missing.push(format!("bubblewrap: {}", lack.absent()?)),
@@ -131,6 +161,7 @@ fn tried(config: &SandboxConfig) -> Result<Reached, String> {
         missing: missing.join("; "),
         helper: Some(helper),
         is_short: false,
+        is_killed: false,
     })
 }
 
@@ -152,19 +183,37 @@ fn trial(rung: CageRung, role: Role, helper: &Path, bubblewrap: &Path) -> Result
     };
     let said =
         if said.is_empty() { format!("{} ended with {}", helper.display(), output.status) } else { said };
-    // A signal came from outside, such as that of the kernel when memory runs out.
-    if output.status.code().is_none() { Err(Lack::Short(said)) } else { Err(lack(said)) }
+    match output.status.signal() {
+        Some(_) => Err(Lack::Short(Shortage { what: said, is_killed: true })),
+        None => Err(lack(said)),
+    }
 }
 
-/// Reads a shortage from a message: helper and `bwrap` say what failed in the words of the system.
+/// Errors of a machine that is short of something for the moment.
+const SHORTAGES: [Errno; 5] = [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR];
+
+/// Their words in the C libraries of Linux, for `bwrap`, which tells no numbers. It runs without a locale.
+const SHORTAGE_WORDS: [&str; 7] = [
+    "Resource temporarily unavailable",
+    "Too many open files",
+    "No file descriptors available",
+    "Cannot allocate memory",
+    "Out of memory",
+    "Interrupted system call",
+    "Try again",
+];
+
+/// Reads a shortage from a message: by the numbers of errors in those of the helper, by words only where there is no number.
 fn lack(said: String) -> Lack {
-    const SHORTAGES: [Errno; 5] = [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR];
-    let tells = |errno: Errno| {
-        let error = std::io::Error::from(errno).to_string();
-        // With the number in Rust's messages, without in those of C programs.
-        said.contains(error.split(" (os error").next().unwrap_or(&error))
+    let mut numbers =
+        said.split("(os error ").skip(1).filter_map(|rest| rest.split_once(')')?.0.parse().ok());
+    let is_short = match numbers.next() {
+        Some(first) => std::iter::once(first)
+            .chain(numbers)
+            .any(|number: i32| SHORTAGES.iter().any(|errno| errno.raw_os_error() == number)),
+        None => SHORTAGE_WORDS.iter().any(|words| said.contains(words)),
     };
-    if SHORTAGES.into_iter().any(tells) { Lack::Short(said) } else { Lack::Absent(said) }
+    if is_short { Lack::Short(Shortage { what: said, is_killed: false }) } else { Lack::Absent(said) }
 }
 
 /// The program `bwrap`. A step may have put one into a folder of the search path, so what the operator did not name has to be the
@@ -218,4 +267,24 @@ pub(super) fn warn_uncaged(why: &str) {
              `ostler doctor` says what helps"
         );
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(said: &str, is_short: bool) {
+        assert_eq!(matches!(lack(said.to_owned()), Lack::Short(_)), is_short, "{said}");
+    }
+
+    #[test]
+    fn the_number_of_an_error_tells_a_shortage_and_words_only_without_one() {
+        check("the helper again: Ressource vorübergehend nicht verfügbar (os error 11)", true);
+        check("/x: No file descriptors available (os error 24)", true);
+        check("Landlock: Operation not permitted (os error 1)", false);
+        check("/Too many open files/x: No such file or directory (os error 2)", false);
+        check("bwrap: Creating new namespace failed: Resource temporarily unavailable", true);
+        check("bwrap: No permissions to create a new namespace", false);
+    }
 }

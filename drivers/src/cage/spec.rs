@@ -115,7 +115,14 @@ impl Cages {
             rungs::warn_uncaged("sandbox = false in [tools.shell]");
             return Ok(None);
         }
-        let Reached { rung, helper, bubblewrap, ends_all, missing, is_short } = reached(&self.config);
+        let Reached { rung, helper, bubblewrap, ends_all, missing, is_short, is_killed } =
+            reached(&self.config);
+        if is_killed {
+            return Err(structural(format!(
+                "no cage can be made, so no program starts: a signal ended each trial of its helper ({missing}); look for what ends it, \
+                 such as a limit on memory, and start this process again"
+            )));
+        }
         if is_short {
             return Err(transient(format!("no cage can be made now, so no program starts: {missing}")));
         }

@@ -94,3 +94,17 @@ fn a_shortage_takes_nobody_the_cage() {
     let second = reached(&config);
     assert_eq!((second.rung, second.is_short), (CageRung::Landlock, false), "{second:?}");
 }
+
+/// A helper that a signal ends each time is tried a few times; afterwards programs are refused for good, and none runs without a cage.
+#[test]
+fn a_helper_that_a_signal_ends_each_time_is_not_tried_for_ever() {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (helper, tries) = (place.path().join("helper"), place.path().join("tries"));
+    std::fs::write(&helper, format!("#!/bin/sh\necho >> {}\nkill -KILL $$\n", tries.display())).unwrap();
+    std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let config = SandboxConfig { helper: Some(helper), ..sandbox(CageRung::Landlock) };
+    let told: Vec<bool> = (0..5).map(|_| reached(&config).is_killed).collect();
+    assert_eq!(told, [false, false, true, true, true]);
+    assert!(reached(&config).is_short);
+    assert_eq!(std::fs::read_to_string(tries).unwrap().len(), 3);
+}
