@@ -137,7 +137,8 @@ fn a_verdict_names_its_model_and_its_call() {
     );
     assert_eq!(verdict["call"]["model"], "default");
     let explained = world.ostler("explain @last second --json").exits(0).lines()[0].clone();
-    let record = explained["verdicts"][0]["call"]["record"].as_u64().unwrap();
+    assert_eq!(&explained["verdicts"][0], verdict, "one place decides which call gave a verdict");
+    let record = verdict["call"]["record"].as_u64().unwrap();
     let called = world.ostler("events @last --json").exits(0).lines();
     let called = called.iter().find(|line| line["seq"] == record).unwrap();
     assert_eq!((&called["kind"], &called["body"]["node"]), (&"model_called".into(), &"second".into()));

@@ -60,7 +60,8 @@ pub struct RecoveryPreview {
 /// Folds the records of a run up to `at`, or all. Each must follow from those before it.
 fn fold(services: &RunServices, row: &RunRow, at: Option<Seq>) -> Result<RunView, RunError> {
     let mut timeline = RunTimeline::default();
-    let folded = services.runs.fold(row, at, |record| timeline.record(&record.event, record.at_ms))?;
+    let folded =
+        services.runs.fold(row, at, |record| timeline.record(&record.event, record.seq.0, record.at_ms))?;
     let FoldedRun { opened, opened_at, run, closed, parked, out_of_credit, last, position } = folded;
     let goes_on = at.is_none() && closed.is_none() && services.active_runs.has(row.run);
     if goes_on && !run.needs_answer() {

@@ -13,6 +13,8 @@ pub struct JudgedResult {
     pub verdict: ResultJudged,
     /// The call.
     pub call: ModelCall,
+    /// Sequence number of the record of the call.
+    pub record: u64,
 }
 
 /// Collects the verdicts on the last judged attempt of each node.
@@ -20,21 +22,22 @@ pub struct JudgedResult {
 pub(super) struct JudgedResults {
     found: BTreeMap<NodeId, Vec<JudgedResult>>,
     /// The last record of a call.
-    last: Option<Box<ModelCall>>,
+    last: Option<(Box<ModelCall>, u64)>,
 }
 
 impl JudgedResults {
-    pub(super) fn record(&mut self, event: &Event) {
+    /// Adds the record with this sequence number.
+    pub(super) fn record(&mut self, event: &Event, seq: u64) {
         match event {
-            Event::ModelCalled { call, .. } => self.last = Some(call.clone()),
+            Event::ModelCalled { call, .. } => self.last = Some((call.clone(), seq)),
             Event::ResultJudged(verdict) => {
                 // Each verdict stands behind its own call.
-                let Some(call) = self.last.as_deref().cloned() else { return };
+                let Some((call, record)) = self.last.clone() else { return };
                 let of_node = self.found.entry(verdict.node.clone()).or_default();
                 of_node.retain(|judged| {
                     judged.verdict.attempt == verdict.attempt && judged.verdict.rule != verdict.rule
                 });
-                of_node.push(JudgedResult { verdict: ResultJudged::clone(verdict), call });
+                of_node.push(JudgedResult { verdict: ResultJudged::clone(verdict), call: *call, record });
             }
             _ => {}
         }

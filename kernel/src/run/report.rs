@@ -116,12 +116,12 @@ pub fn attempt_started_at(started: Ticks, ended: Ticks, duration_ms: u64, cost: 
 }
 
 impl RunTimeline {
-    /// Adds a record of time `at`.
-    pub fn record(&mut self, event: &Event, at: Ticks) {
+    /// Adds the record with the sequence number `seq`, of time `at`.
+    pub fn record(&mut self, event: &Event, seq: u64, at: Ticks) {
         self.last = if self.opened.is_some() { self.last.max(at) } else { at };
         self.opened.get_or_insert(at);
         self.spending.record(event);
-        self.judged.record(event);
+        self.judged.record(event, seq);
         self.attempts_open.record(event);
         match event {
             Event::NodeTransition(moved) => {
@@ -344,10 +344,10 @@ mod tests {
             ..AttemptResult::without_cost("a".into(), 1, outcome)
         };
         let mut timeline = RunTimeline::default();
-        timeline.record(&moved(NodeState::Ready, NodeState::Running), 1_000);
-        timeline.record(&Event::RunRecovered { count: 1 }, 70_000);
-        timeline.record(&Event::AttemptResult(Box::new(result)), 71_000);
-        timeline.record(&moved(NodeState::Running, NodeState::Failed), 71_000);
+        timeline.record(&moved(NodeState::Ready, NodeState::Running), 1, 1_000);
+        timeline.record(&Event::RunRecovered { count: 1 }, 1, 70_000);
+        timeline.record(&Event::AttemptResult(Box::new(result)), 1, 71_000);
+        timeline.record(&moved(NodeState::Running, NodeState::Failed), 1, 71_000);
         assert_eq!(timeline.took, BTreeMap::from([("a".into(), 500)]));
     }
 
@@ -363,8 +363,8 @@ mod tests {
         });
         for (now, took, lasted) in [(1_700, 500, 700), (1_100, 0, 200)] {
             let mut timeline = RunTimeline::default();
-            timeline.record(&Event::RunRecovered { count: 1 }, 1_000);
-            timeline.record(&starts, 1_200);
+            timeline.record(&Event::RunRecovered { count: 1 }, 1, 1_000);
+            timeline.record(&starts, 1, 1_200);
             timeline.until(now);
             assert_eq!(timeline.makespan(), lasted, "{now}");
             assert_eq!(timeline.took, BTreeMap::from([("a".into(), took)]), "{now}");
@@ -381,7 +381,7 @@ mod tests {
             (&[-1_000], 0),
         ] {
             let mut timeline = RunTimeline::default();
-            times.iter().for_each(|at| timeline.record(&Event::RunRecovered { count: 1 }, *at));
+            times.iter().for_each(|at| timeline.record(&Event::RunRecovered { count: 1 }, 1, *at));
             assert_eq!(timeline.makespan(), lasted, "{times:?}");
         }
     }

@@ -31,6 +31,9 @@ pub struct JudgedResultView {
 /// The call by which a model judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JudgingCall {
+    /// Sequence number of the record of the call; 0 from a holder of another version.
+    #[serde(default)]
+    pub record: u64,
     /// Name of the model that answered in the configuration: the model itself, or a fallback.
     pub model: String,
     /// Name of the model, as the provider gives it.
@@ -48,7 +51,7 @@ pub struct JudgingCall {
 }
 
 impl From<&JudgedResult> for JudgedResultView {
-    fn from(JudgedResult { verdict, call }: &JudgedResult) -> JudgedResultView {
+    fn from(JudgedResult { verdict, call, record }: &JudgedResult) -> JudgedResultView {
         JudgedResultView {
             node: verdict.node.to_string(),
             attempt: verdict.attempt,
@@ -59,6 +62,7 @@ impl From<&JudgedResult> for JudgedResultView {
             holds: verdict.holds,
             why: verdict.why.clone(),
             call: JudgingCall {
+                record: *record,
                 model: call.model.clone(),
                 answered_by: call.answered_by.clone(),
                 response_id: call.response_id.clone(),

@@ -8,7 +8,7 @@ use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::canonical;
 use ostler_kernel::lineage::Manifest;
 use ostler_kernel::policy::SEARCH_TOOL;
-use ostler_server::wire::{EventLine, Summary};
+use ostler_server::wire::{EventLine, JudgedResultView, Summary};
 use serde_json::{Value, json};
 
 use crate::cli::arguments::Globals;
@@ -52,10 +52,6 @@ pub(super) struct NodeFate {
     carried: Option<Value>,
     /// Sequence number of `recorded`.
     pub(super) recorded_seq: u64,
-    /// Verdicts of models on the result of the last judged attempt, with their calls.
-    verdicts: Vec<Value>,
-    /// The last call of a model, with the number of its record.
-    called: Value,
     /// Digest of the result.
     pub(super) artifact: Option<String>,
     pub(super) deps: Vec<String>,
@@ -76,6 +72,8 @@ pub(super) struct Fates {
     /// The run takes part in reuse.
     takes_part: bool,
     changes: Changes,
+    /// Verdicts of models on the last judged attempt of each node.
+    verdicts: Vec<JudgedResultView>,
     /// The run that this one continues, and the nodes that were executed by then.
     forked: Option<(String, BTreeSet<String>)>,
 }
@@ -116,16 +114,6 @@ impl View for Fates {
                 fate.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
                 fate.artifact = body["outcome"]["ok"]["artifact"].as_str().map(str::to_owned);
                 fate.searched = searched(&body["outcome"]["ok"]["inline"]);
-            }
-            "model_called" => {
-                fate.called = body["call"].clone();
-                fate.called["record"] = line.seq.into();
-            }
-            "result_judged" => {
-                let (attempt, mut verdict) = (body["attempt"].clone(), body.clone());
-                verdict["call"] = fate.called.clone();
-                fate.verdicts.retain(|other| other["attempt"] == attempt && other["rule"] != body["rule"]);
-                fate.verdicts.push(verdict);
             }
             "gate_decision" => fate.denial = Some(format!("{}: {}", text("code"), text("detail"))),
             "reuse_decided" => {
@@ -267,14 +255,16 @@ async fn print_explanation(
             None => fates.why(node, fate),
         };
         let word = word(fate);
+        let verdicts: Vec<&JudgedResultView> =
+            fates.verdicts.iter().filter(|verdict| verdict.node == *node).collect();
         if globals.json {
             let text = |key: &str| fate.decided.as_ref().and_then(|decided| decided[key].as_str());
             let (code, field) = (text("why"), text("field"));
             let mut explained = json!({
                 "type": "explanation", "run": run, "node": node, "state": word, "why": why, "code": code, "field": field,
             });
-            if !fate.verdicts.is_empty() {
-                explained["verdicts"] = fate.verdicts.clone().into();
+            if !verdicts.is_empty() {
+                explained["verdicts"] = json!(verdicts);
             }
             out.json(&explained);
         } else {
@@ -282,7 +272,7 @@ async fn print_explanation(
             let text =
                 format!("{}  {styled}  {}", padded(&fit_name(node, columns), columns), harmless_line(&why));
             out.line(text.trim_end());
-            fate.verdicts.iter().for_each(|verdict| out.line(harmless_line(&verdict_text(verdict))));
+            verdicts.iter().for_each(|verdict| out.line(harmless_line(&verdict_text(verdict))));
         }
     }
     if args.node.is_none() && args.against.is_none() {
@@ -321,7 +311,7 @@ pub(super) async fn fates(
     out: &mut Out,
 ) -> Result<(String, Fates), Failure> {
     let summary: Summary = session.get(&format!("/v1/runs/{}", path_segment(run))).await?;
-    let mut fates = Fates::default();
+    let mut fates = Fates { verdicts: summary.verdicts, ..Fates::default() };
     read_records(session, &summary.run, &mut fates, out).await?;
     Ok((summary.run, fates))
 }

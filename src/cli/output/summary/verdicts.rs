@@ -1,7 +1,6 @@
 //! Verdicts of models on results, by rules of contracts.
 
 use ostler_server::wire::{JudgedResultView, Summary};
-use serde_json::Value;
 
 use crate::cli::output::cells::fit;
 use crate::cli::output::hints;
@@ -32,19 +31,16 @@ pub(crate) fn verdict_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// A verdict of the records in a line: what was said, by which model, and the record of the judging call.
-pub(crate) fn verdict_text(verdict: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (model, why, call) = (text(&verdict["model"]), text(&verdict["why"]), &verdict["call"]);
-    let why = if why.is_empty() { why } else { format!(": {why}") };
-    let answered = match call["answered_by"].as_str() {
+/// A verdict in a line: the reason, the model, and the record of the judging call.
+pub(crate) fn verdict_text(verdict: &JudgedResultView) -> String {
+    let JudgedResultView { attempt, rule, model, precision, holds, why, call, .. } = verdict;
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let answered = match &call.answered_by {
         Some(name) if name != model => format!("{name}, "),
         _ => String::new(),
     };
-    let tokens = ["input_tokens", "output_tokens"].map(|count| call[count].as_u64().unwrap_or(0));
-    let tokens = plural(tokens[0].saturating_add(tokens[1]) as usize, "token");
-    let (rule, attempt, record) = (&verdict["rule"], &verdict["attempt"], &call["record"]);
-    let (says, precision) = (word(verdict["holds"] == true), precision_text(verdict["precision"].as_f64()));
+    let (says, precision) = (word(*holds), precision_text(*precision));
+    let (record, tokens) = (call.record, plural(call.tokens as usize, "token"));
     format!(
         "    contract[{rule}]{precision} {says}, judged by model {model}{why} (attempt {attempt}; call: record {record}, \
          {answered}{tokens})"
