@@ -125,7 +125,9 @@ impl From<AgainError> for Problem {
             },
             AgainError::Content { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "content_unusable"),
             AgainError::Doubt { .. } => (StatusCode::CONFLICT, "in_doubt"),
-            AgainError::StaleEdits { .. } => (StatusCode::CONFLICT, STALE_EDITS),
+            AgainError::StaleEdits { nodes } => {
+                return Problem::new(StatusCode::CONFLICT, STALE_EDITS, told).with_nodes(&nodes);
+            }
         };
         Problem::new(status, code, told)
     }
@@ -148,5 +150,27 @@ impl From<ForkError> for Problem {
             ForkError::Plan(_) => (StatusCode::INTERNAL_SERVER_ERROR, "plan_unreadable"),
         };
         Problem::new(status, code, told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse;
+    use http_body_util::BodyExt;
+    use ostler_kernel::id::NodeId;
+
+    use super::*;
+    use crate::wire::ProblemDetails;
+
+    #[tokio::test]
+    async fn a_question_about_earlier_edits_names_its_nodes_apart_from_its_text() {
+        let nodes = [NodeId::from("a"), NodeId::from("b")];
+        let problem = Problem::from(AgainError::StaleEdits { nodes: nodes.to_vec() });
+        let body = problem.into_response().into_body().collect().await.expect("it is whole").to_bytes();
+        let details: ProblemDetails = serde_json::from_slice(&body).expect("a problem");
+        assert_eq!(
+            (details.code.as_str(), details.nodes),
+            (STALE_EDITS, nodes.map(|node| node.to_string()).to_vec())
+        );
     }
 }

@@ -22,12 +22,20 @@ pub struct Problem {
     faults: Vec<FaultLine>,
     /// The present state, and those that accept the request.
     states: Option<InvalidState>,
+    /// The nodes that the problem is about, where a client needs their names.
+    nodes: Vec<String>,
     challenge: Option<String>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, code, detail: detail.into(), faults: Vec::new(), states: None, challenge: None }
+        let detail = detail.into();
+        Problem { status, code, detail, faults: Vec::new(), states: None, nodes: Vec::new(), challenge: None }
+    }
+
+    /// Names the nodes that the problem is about.
+    pub(crate) fn with_nodes<T: ToString>(self, nodes: &[T]) -> Problem {
+        Problem { nodes: nodes.iter().map(T::to_string).collect(), ..self }
     }
 
     /// Adds the challenge that a proof of the operator must contain.
@@ -85,6 +93,7 @@ impl IntoResponse for Problem {
             faults: self.faults,
             current: self.states.map(|states| states.current),
             expected: self.states.map_or_else(Vec::new, |states| states.expected.to_vec()),
+            nodes: self.nodes,
             challenge: self.challenge,
         };
         let media = [(header::CONTENT_TYPE, "application/problem+json")];

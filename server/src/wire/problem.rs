@@ -26,6 +26,9 @@ pub struct ProblemDetails {
     /// Of `invalid_state`: the statuses that accept the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<RunStatus>,
+    /// Of `stale_edits`: the nodes that were edited before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
     /// Of `operator_unproven`: what a proof must contain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub challenge: Option<String>,

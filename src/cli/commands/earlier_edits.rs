@@ -6,6 +6,7 @@ use clap::Args;
 use ostler_server::wire::{EditRequest, ForkRequest, ProblemDetails, RerunRequest, StaleEdit};
 use serde::Serialize;
 
+use crate::cli::output::cells::harmless_line;
 use crate::cli::output::screen::StatusWriter;
 use crate::cli::output::terminal::status_line;
 use crate::cli::session::approval_prompt::is_interactive;
@@ -59,7 +60,7 @@ pub(super) async fn decide(refused: &ProblemDetails, signals: &mut Signals) -> O
     if !is_interactive() {
         return None;
     }
-    let nodes = refused.detail.split(':').next().unwrap_or_default();
+    let nodes = harmless_line(&refused.nodes.join(", "));
     status_line(format!("{nodes}: edited before, and what the edit rests on may change"));
     let mut to = StatusWriter;
     let _ =

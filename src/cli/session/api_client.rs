@@ -227,6 +227,7 @@ fn problem(status: StatusCode, code: &str, detail: String) -> ApiError {
         faults: Vec::new(),
         current: None,
         expected: Vec::new(),
+        nodes: Vec::new(),
         challenge: None,
     }))
 }
