@@ -68,6 +68,10 @@ fn an_approval_of_the_same_material_is_kept_and_every_command_says_of_which_run(
         world.ostler("explain @last review").exits(0).says("approved by ").says(&format!("in run {short}"));
         world.ostler("audit @last").exits(0).says("approved by ").says(&format!("in run {short}"));
         world.ostler("events @last").exits(0).says("approval_carried");
+        let answered_in = format!("\"ostler:answeredIn\": \"{first}\"");
+        world.ostler("export @last --format prov-json").exits(0).says(&answered_in).says("ostler:answeredAt");
+        let lineage = world.ostler("export @last --format openlineage").exits(0);
+        lineage.says(&format!("\"answeredIn\":\"{first}\""));
     }
     world.ostler("doctor").exits(0).says("nothing is broken");
 }

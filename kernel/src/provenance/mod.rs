@@ -109,6 +109,18 @@ pub struct AnswerTrace {
     pub approve: bool,
     /// Digest of the document that the person saw.
     pub shown: Option<Digest>,
+    /// The answer in the repeated run that counts here; `None`: the person answered in this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<CarriedTrace>,
+}
+
+/// An answer of a person in another run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarriedTrace {
+    /// The run in which the person answered.
+    pub from: RunId,
+    /// Time of that answer.
+    pub at: Ticks,
 }
 
 /// The result of a node.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{AnswerTrace, AttemptTrace, Moment, NodeTrace, Origin, Provenance, ResultTrace};
+use super::{AnswerTrace, AttemptTrace, CarriedTrace, Moment, NodeTrace, Origin, Provenance, ResultTrace};
 use crate::event::{
-    AnswerVerdict, AttemptIntent, AttemptResult, Event, HumanAnswer, NodeTransition, Outcome, ReuseDecided,
-    ReuseDecision,
+    AnswerVerdict, ApprovalCarried, AttemptIntent, AttemptResult, Event, HumanAnswer, NodeTransition,
+    Outcome, ReuseDecided, ReuseDecision,
 };
 use crate::id::{Digest, NodeId, RunId};
 use crate::lineage;
@@ -84,8 +84,15 @@ impl Tracer {
             Event::HumanAnswer(answer) => self.answer(answer, at),
             Event::WaitAnswered(answer) if answer.verdict == AnswerVerdict::Accepted => {
                 self.origins.insert(answer.node.clone(), Origin::Answered { by: answer.by.clone() });
-                let given = AnswerTrace { at, by: answer.by.clone(), approve: true, shown: None };
+                let by = answer.by.clone();
+                let given = AnswerTrace { at, by, approve: true, shown: None, carried: None };
                 self.node(&answer.node).answers.push(given);
+            }
+            Event::ApprovalCarried(carried) => {
+                let ApprovalCarried { node, by, at: answered_at, from } = &**carried;
+                let (shown, by) = (self.shown.remove(node), by.clone());
+                let carried = Some(CarriedTrace { from: *from, at: *answered_at });
+                self.node(node).answers.push(AnswerTrace { at, by, approve: true, shown, carried });
             }
             Event::NodeTransition(moved) if moved.to.is_terminal() => self.end_of_node(moved, at),
             _ => {}
@@ -174,7 +181,8 @@ impl Tracer {
 
     fn answer(&mut self, answer: &HumanAnswer, at: Moment) {
         let shown = self.shown.remove(&answer.node);
-        let given = AnswerTrace { at, by: answer.by.clone(), approve: answer.approve, shown };
+        let (by, approve) = (answer.by.clone(), answer.approve);
+        let given = AnswerTrace { at, by, approve, shown, carried: None };
         self.node(&answer.node).answers.push(given);
     }
 

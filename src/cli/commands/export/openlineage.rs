@@ -121,7 +121,14 @@ fn end_facets(node: &NodeTrace, state: &str) -> Map<String, Value> {
         people["answers"] = node
             .answers
             .iter()
-            .map(|answer| json!({"by": answer.by, "approved": answer.approve, "shown": answer.shown}))
+            .map(|answer| {
+                let mut told = json!({"by": answer.by, "approved": answer.approve, "shown": answer.shown});
+                if let Some(carried) = answer.carried {
+                    told["answeredIn"] = carried.from.to_string().into();
+                    told["answeredAt"] = time(carried.at).into();
+                }
+                told
+            })
             .collect();
         facets.insert("ostler_answers".to_owned(), people);
     }

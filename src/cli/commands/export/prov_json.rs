@@ -155,6 +155,10 @@ impl Document {
         if let Some(shown) = answer.shown {
             activity["ostler:shown"] = shown.to_string().into();
         }
+        if let Some(carried) = answer.carried {
+            activity["ostler:answeredIn"] = carried.from.to_string().into();
+            activity["ostler:answeredAt"] = time(carried.at).into();
+        }
         self.add("activity", name.clone(), activity);
         if !answer.by.is_empty() {
             self.add("agent", person(&answer.by), json!({"prov:type": class("prov:Person")}));
