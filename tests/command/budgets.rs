@@ -140,4 +140,5 @@ fn a_call_without_a_budget_that_a_kill_cut_off_is_named() {
         world.ostler("resume @last --model scripted:model.yaml").exits(0).says("all is well").says(told);
     assert_eq!(resumed.out.matches("lost call").count(), 1, "{}", resumed.out);
     assert_eq!(lost(), serde_json::json!([{"node": "plan.1", "model": "scripted"}]));
+    world.ostler("doctor").exits(0).says("1 call of models ended with its process");
 }

@@ -71,6 +71,8 @@ struct Findings {
     result_bytes: u64,
     unfinished: Unfinished,
     problems: Vec<(&'static str, String)>,
+    /// Runs with calls of models that ended with their process, and the number of those.
+    lost_calls: Vec<(String, usize)>,
     /// Clients without credits, with the number of their waiting runs.
     without_credits: BTreeMap<String, (ClientRow, usize)>,
 }
@@ -85,6 +87,9 @@ impl Findings {
                 // A run that could not be read before, and now can be, counts as open.
                 self.unfinished.count(line);
                 self.records += summary.seq;
+                if !summary.lost_calls.is_empty() {
+                    self.lost_calls.push((summary.run.clone(), summary.lost_calls.len()));
+                }
                 if let Some(client) = report::short(&session.client, &summary).await {
                     self.without_credits.entry(client.client.to_string()).or_insert((client, 0)).1 += 1;
                 }
@@ -124,6 +129,20 @@ impl Findings {
             report.pass("results", format!("{} of {size}, all digests correct", self.results));
         }
         self.unfinished.add(report);
+        for (run, count) in self.lost_calls.iter().take(PROBLEMS_SHOWN_MAX) {
+            let whose = if *count == 1 { "its" } else { "their" };
+            let what = format!("run {run}: {} of models ended with {whose} process", plural(*count, "call"));
+            let advice = format!("`{}` says what they count; the provider may bill them", hints::show(run));
+            report.warn("lost calls", what, &advice);
+        }
+        let more = self.lost_calls.len().saturating_sub(PROBLEMS_SHOWN_MAX);
+        if more > 0 {
+            report.warn(
+                "lost calls",
+                format!("in {}", plural(more, "more run")),
+                "`ostler show RUN` lists them",
+            );
+        }
         for (client, (line, runs)) in self.without_credits.iter().take(PROBLEMS_SHOWN_MAX) {
             let what = format!("{} for credits of client {client}", runs_text(*runs, "waits", "wait"));
             let credit = hints::deposit(client, credits::deposit(line.left));
