@@ -42,8 +42,7 @@ impl ProgramFiles {
             argv: config.command.clone(),
             stdin: None,
             cwd: folder.to_str().map(str::to_owned),
-            distrusted: Vec::new(),
-            searched_below: folder.as_path().into(),
+            written_below: folder.as_path().into(),
             read_bytes_max: MCP_PROGRAM_BYTES_MAX,
         };
         // A command may name files anywhere.

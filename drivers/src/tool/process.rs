@@ -426,9 +426,9 @@ fn search_path(path: Option<OsString>, distrusted: &[PathBuf]) -> OsString {
         .unwrap_or_else(|| DEFAULT_PATH.into())
 }
 
-/// The file that a call of this program runs.
-pub(super) fn program_file(name: &str, distrusted: &[PathBuf]) -> PathBuf {
-    find_program(name, &search_path(std::env::var_os("PATH"), distrusted))
+/// The folders in which programs are found.
+pub(super) fn program_folders() -> Vec<PathBuf> {
+    std::env::split_paths(&search_path(std::env::var_os("PATH"), &[])).collect()
 }
 
 /// The file of a program named without a folder: the first executable one on the path. The name itself if there is none.

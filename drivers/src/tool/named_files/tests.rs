@@ -1,0 +1,339 @@
+//! Tests of the files that calls name.
+
+use std::path::Path;
+
+use ostler_kernel::port::{NAMED_TEXT_BYTES_MAX, NamedFile};
+
+use super::content::digested;
+use super::search::SOUGHT_MAX;
+use super::*;
+
+fn naming(argv: Vec<String>, stdin: Option<String>, cwd: Option<String>, root: &Path) -> Naming {
+    Naming { argv, stdin, cwd, written_below: root.into(), read_bytes_max: READ_BYTES_MAX }
+}
+
+async fn names(root: &Path, argv: &[&str], cwd: Option<&str>) -> Vec<NamedFile> {
+    let argv = argv.iter().map(ToString::to_string).collect();
+    let cwd = cwd.map(str::to_owned);
+    named_files(naming(argv, None, cwd, root), root.into()).await
+}
+
+#[tokio::test]
+async fn files_are_named_with_their_contents_and_only_below_the_workspace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("work");
+    std::fs::create_dir_all(root.join("lib")).expect("a folder");
+    for (name, text) in
+        [("work/Makefile", "all:\n"), ("work/lib/makefile", "lib:\n"), ("work/run.sh", "x"), ("out.sh", "y")]
+    {
+        std::fs::write(folder.path().join(name), text).expect("it is written");
+    }
+    std::os::unix::fs::symlink(folder.path().join("out.sh"), root.join("link.sh")).expect("a link");
+    let paths = |files: Vec<NamedFile>| files.into_iter().map(|file| file.path).collect::<Vec<_>>();
+    assert_eq!(paths(names(&root, &["make", "-C", "lib"], None).await), ["Makefile", "lib/makefile"]);
+    assert_eq!(paths(names(&root, &["make"], Some("lib")).await), ["Makefile", "lib/makefile"]);
+    assert_eq!(paths(names(&root, &["sh", "../run.sh"], Some("lib")).await), ["run.sh"]);
+    let absolute = root.join("run.sh");
+    let absolute = absolute.to_str().expect("UTF-8");
+    assert_eq!(paths(names(&root, &["sh", "-c", &format!(". {absolute}")], None).await), ["run.sh"]);
+    for outside in ["../out.sh", "/etc/passwd", "lib"] {
+        assert_eq!(names(&root, &["cat", outside], None).await, [], "{outside}");
+    }
+    let fed = |text: &str| naming(vec!["sh".to_owned()], Some(text.to_owned()), None, &root);
+    std::fs::write(root.join("lib/own.sh"), "").expect("it is written");
+    let code = "./run.sh\ncd lib; ./own.sh";
+    assert_eq!(paths(named_files(fed(code), root.as_path().into()).await), ["lib/own.sh", "run.sh"]);
+    let long = format!("./run.sh{}", " ".repeat(STDIN_BYTES_MAX));
+    assert_eq!(named_files(fed(&long), root.as_path().into()).await, []);
+    let before = names(&root, &["./run.sh"], None).await;
+    assert_eq!((before[0].text.as_deref(), before[0].bytes), (Some("x"), 1));
+    std::fs::write(root.join("run.sh"), "z".repeat(NAMED_TEXT_BYTES_MAX + 1)).expect("it is written");
+    let after = names(&root, &["./run.sh"], None).await;
+    assert_ne!(before[0].digest, after[0].digest);
+    assert_eq!(after[0].text, None);
+}
+
+/// A link is the plan's to change, also one that no tool follows.
+#[tokio::test]
+async fn a_link_is_bound_to_what_a_program_finds_behind_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("work");
+    std::fs::create_dir_all(root.join("lib")).expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    for name in ["out.sh", "more.sh", "work/in.sh", "work/lib/run.sh"] {
+        write(name, "1");
+    }
+    let link = |target: &Path| {
+        let _ = std::fs::remove_file(root.join("run.sh"));
+        std::os::unix::fs::symlink(target, root.join("run.sh")).expect("a link");
+    };
+    let run = async || names(&root, &["sh", "run.sh"], None).await;
+    link(&folder.path().join("out.sh"));
+    let out = run().await;
+    assert_eq!((&*out[0].path, out[0].text.as_deref()), ("run.sh", None), "what is outside is not shown");
+    write("out.sh", "2");
+    assert_eq!(run().await, out, "a file outside is not the plan's to change");
+    link(&folder.path().join("more.sh"));
+    assert_ne!(run().await, out);
+    // An absolute link back into the workspace.
+    link(&root.join("in.sh"));
+    let within = run().await;
+    assert_eq!(within[0].text.as_deref(), Some("1"));
+    write("work/in.sh", "2");
+    assert_ne!(run().await, within);
+    std::fs::remove_file(root.join("run.sh")).expect("removed");
+    std::os::unix::fs::symlink(root.join("lib"), root.join("linked")).expect("a link");
+    let before = names(&root, &["make", "-C", "linked", "run.sh"], None).await;
+    assert_eq!(before.iter().map(|file| &*file.path).collect::<Vec<_>>(), ["linked/run.sh"]);
+    write("work/lib/run.sh", "2");
+    assert_ne!(names(&root, &["make", "-C", "linked", "run.sh"], None).await, before);
+}
+
+#[tokio::test]
+async fn modules_are_found_in_the_folders_that_a_call_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    std::fs::create_dir_all(root.join("src/pkg")).expect("a folder");
+    for file in ["tool.py", "src/tool.py", "src/pkg/__init__.py", "src/pkg/go.py"] {
+        std::fs::write(root.join(file), "").expect("it is written");
+    }
+    let many = (0..SOUGHT_MAX / 10).map(|at| format!("w{at}")).collect::<Vec<_>>().join(" ");
+    for (argv, expected) in [
+        (&["python3", "-m", "tool"][..], &["tool.py"][..]),
+        (&["env", "PYTHONPATH=src", "python3", "-mtool"], &["src/tool.py", "tool.py"]),
+        (&["env", "PYTHONPATH=src", "python3", "-m", "pkg.go"], &["src/pkg/__init__.py", "src/pkg/go.py"]),
+        (&["python3", "-m", "other"], &[]),
+        // Beyond the limit only files that a word names as they are.
+        (&["sh", "-c", &format!("{many}; ./tool.py; python3 -m pkg.go")], &["tool.py"]),
+    ] {
+        let found = names(root, argv, None).await;
+        assert_eq!(found.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn a_file_beyond_what_is_read_is_bound_by_its_times() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir =
+        cap_std::fs::Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("it opens");
+    let stamp = |left: &mut u64| {
+        let file = dir.open("big").expect("it opens");
+        digested(Path::new("big"), file, left).expect("it is read").0
+    };
+    std::fs::write(folder.path().join("big"), "12345").expect("it is written");
+    let first = stamp(&mut 4);
+    assert_eq!(first, stamp(&mut 4));
+    assert_ne!(first.digest, stamp(&mut 100).digest);
+    std::fs::write(folder.path().join("big"), "123456").expect("it is written");
+    assert_ne!(first.digest, stamp(&mut 4).digest);
+}
+
+#[tokio::test]
+async fn what_git_goes_by_is_named_also_from_a_folder_below_and_its_text_is_not_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    std::fs::create_dir_all(root.join(".git/hooks")).expect("a folder");
+    std::fs::create_dir_all(root.join("lib")).expect("a folder");
+    for name in [".git/config", ".git/hooks/pre-push", ".git/HEAD", ".gitattributes"] {
+        std::fs::write(root.join(name), "secret").expect("it is written");
+    }
+    let named = names(root, &["git", "push"], Some("lib")).await;
+    let told: Vec<_> = named.iter().map(|file| (file.path.as_str(), file.text.is_some())).collect();
+    let expected = [(".git/config", false), (".git/hooks/pre-push", true), (".gitattributes", true)];
+    assert_eq!(told, expected);
+}
+
+/// Checks that the files of a call are other ones once a step has written another file.
+async fn check_binds(argv: &[&str], there: &[(&str, &str)], planted: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("work");
+    let write = |name: &str, text: &str| {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, text.replace("ROOT", root.to_str().expect("UTF-8"))).expect("written");
+    };
+    std::fs::create_dir(&root).expect("made");
+    there.iter().for_each(|(name, text)| write(name, text));
+    let before = names(&root, argv, None).await;
+    assert_eq!(before, names(&root, argv, None).await, "{argv:?}: nothing changed");
+    write(planted, "planted");
+    assert_ne!(before, names(&root, argv, None).await, "{argv:?} is not bound to {planted}");
+}
+
+#[tokio::test]
+async fn what_python_runs_in_the_place_of_a_source_is_bound_also_if_it_comes_later() {
+    let tool = &[("tool.py", "1"), ("pkg/__init__.py", ""), ("pkg/tool.py", "2"), ("bare/tool.py", "3")][..];
+    for (argv, planted) in [
+        (&["python3", "-m", "tool"][..], "__pycache__/tool.cpython-311.pyc"),
+        (&["python3", "-m", "tool"], "__pycache__/tool.cpython-311.opt-1.pyc"),
+        (&["python3", "-m", "tool"], "tool.so"),
+        (&["python3", "-m", "tool"], "tool.abi3.so"),
+        (&["python3", "-m", "tool"], "tool.cpython-311-x86_64-linux-gnu.so"),
+        (&["python3", "-m", "tool"], "tool/__init__.py"),
+        (&["python3", "-m", "tool"], "tool/__init__.abi3.so"),
+        (&["python3", "-m", "pkg.tool"], "pkg/__pycache__/__init__.cpython-311.pyc"),
+        (&["python3", "-m", "pkg.tool"], "pkg/__pycache__/tool.cpython-311.pyc"),
+        (&["python3", "-m", "pkg.tool"], "pkg/tool.pyc"),
+        (&["python3", "-m", "bare.tool"], "bare.so"),
+        (&["python3", "-m", "pkg"], "pkg/__pycache__/__main__.cpython-311.pyc"),
+        (&["python3", "pkg"], "pkg/__main__.pyc"),
+        (&["python3", "-c", "import tool"], "__pycache__/tool.cpython-311.pyc"),
+        (&["uvicorn", "tool:app"], "__pycache__/tool.cpython-311.pyc"),
+        (&["fastmcp", "run", "pkg/tool.py"], "pkg/__pycache__/tool.cpython-311.pyc"),
+        (&["env", "PYTHONPATH=pkg", "python3", "-mtool"], "pkg/__pycache__/tool.cpython-311.pyc"),
+        (&["pytest"], "__pycache__/conftest.cpython-311-pytest-8.3.4.pyc"),
+        (&["pytest"], "conftest/__init__.py"),
+        (&["python3", "-m", "pytest", "x"], "sitecustomize.so"),
+    ] {
+        check_binds(argv, tool, planted).await;
+    }
+}
+
+#[tokio::test]
+async fn programs_behind_launchers_and_first_lines_are_bound() {
+    let there = &[
+        ("bin/tool", ""),
+        ("run", "#!/usr/bin/env -S ./interpreter x\n"),
+        ("interpreter", "#!ROOT/below/last\n"),
+        ("below/last", ""),
+        (".venv/bin/tool", ""),
+        ("node_modules/.bin/x", ""),
+    ][..];
+    for (argv, planted) in [
+        (&["env", "PATH=bin:/usr/bin", "tool"][..], "bin/tool"),
+        (&["sh", "-c", "PATH=./bin:$PATH; exec tool x"], "bin/tool"),
+        (&["nice", "timeout", "5", "./run"], "interpreter"),
+        (&["./run"], "below/last"),
+        (&["sh", "-c", "exec ./run"], "below/last"),
+        (&["npx", "tool"], "node_modules/.bin/tool"),
+        (&["uv", "run", "tool"], ".venv/bin/tool"),
+        (&["uv", "run", "tool"], ".venv/pyvenv.cfg"),
+    ] {
+        check_binds(argv, there, planted).await;
+    }
+}
+
+#[tokio::test]
+async fn names_with_spaces_and_patterns_are_bound() {
+    let there = &[("my file.txt", ""), ("a.sh", ""), ("lib/b.sh", ""), ("lib/deep/c.sh", "")][..];
+    for (argv, planted) in [
+        (&["cat", "my file.txt"][..], "my file.txt"),
+        (&["sh", "-c", "cat 'my file.txt' x"], "my file.txt"),
+        (&["sh", "-c", "sh my\\ file.txt"], "my file.txt"),
+        (&["sh", "-c", "cat *.sh | sh"], "a.sh"),
+        (&["sh", "-c", "cat *.sh | sh"], "new.sh"),
+        (&["sh", "-c", "cd lib && cat *.sh | sh"], "lib/new.sh"),
+        (&["sh", "-c", "for f in l?b/*.sh; do sh $f; done"], "lib/new.sh"),
+        (&["bash", "-c", "sh lib/$X.sh"], "lib/new.sh"),
+        (&["bash", "-c", "sh {a,b}.sh"], "b.sh"),
+        (&["tool", "**/*.sh"], "lib/deep/new.sh"),
+        (&["sh", "../work/a.sh"], "a.sh"),
+    ] {
+        check_binds(argv, there, planted).await;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |at: usize, text: &str| std::fs::write(folder.path().join(format!("{at}.txt")), text);
+    (0..300).for_each(|at| write(at, "").expect("written"));
+    let all = format!("{}/*.txt", folder.path().display());
+    for pattern in ["*.txt", &all] {
+        let before = names(folder.path(), &["tool", pattern], None).await;
+        assert_eq!((before.len(), before[0].path.ends_with("*.txt")), (1, true), "too many for one by one");
+        write(299, pattern).expect("written");
+        assert_ne!(names(folder.path(), &["tool", pattern], None).await, before);
+    }
+}
+
+#[tokio::test]
+async fn repositories_of_submodules_and_worktrees_are_bound() {
+    let there = &[
+        (
+            ".git/config",
+            "[core]\n\thooksPath = .hooks\n[alias]\n\tx = !tools/x.sh\n[include]\n\tpath = ../more.cfg\n",
+        ),
+        (".git/modules/libs/sub/config", "[alias]\n\ty = !./y.sh\n"),
+        (".git/modules/libs/sub/HEAD", ""),
+        (".git/hooks/pre-push.sample", ""),
+        (".gitmodules", "[submodule \"sub\"]\n\tpath = libs/sub\n"),
+        ("libs/sub/.git", "gitdir: ../../.git/modules/libs/sub\n"),
+        ("libs/sub/y.sh", ""),
+        ("tree/.git", "gitdir: ../.git/worktrees/tree"),
+        (".git/worktrees/tree/commondir", "../..\n"),
+        ("bare.git/objects/x", ""),
+        ("bare.git/refs/x", ""),
+        ("more.cfg", ""),
+        (".hooks/pre-push", ""),
+        ("tools/x.sh", ""),
+    ][..];
+    for (argv, planted) in [
+        (&["git", "push"][..], ".git/hooks/post-checkout"),
+        (&["git", "push"], ".hooks/pre-commit"),
+        (&["git", "x"], "tools/x.sh"),
+        (&["git", "status"], "more.cfg"),
+        (&["git", "status"], ".git/modules/libs/sub/config"),
+        (&["git", "fetch"], ".git/modules/libs/sub/hooks/post-merge"),
+        (&["git", "submodule", "update"], "libs/sub/.git"),
+        (&["git", "-C", "libs/sub", "status"], ".git/modules/libs/sub/config"),
+        (&["sh", "-c", "cd tree && git status"], ".git/worktrees/tree/config.worktree"),
+        (&["sh", "-c", "cd tree && git status"], "tree/.git"),
+        (&["git", "-C", "tree", "status"], ".git/worktrees/tree/commondir"),
+        (&["git", "--git-dir=bare.git", "log"], "bare.git/config"),
+        (&["git", "--git-dir", "bare.git", "gc"], "bare.git/hooks/pre-auto-gc"),
+    ] {
+        check_binds(argv, there, planted).await;
+    }
+    // Data of a repository and its branches are not what git goes by.
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in [
+        ("config", "[branch \"main\"]\n\tmerge = refs/heads/main\n"),
+        ("refs/heads/main", "1"),
+        ("objects/x", ""),
+    ] {
+        let path = folder.path().join(".git").join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, text).expect("written");
+    }
+    let named = names(folder.path(), &["git", "push"], None).await;
+    assert_eq!(
+        named.iter().map(|file| (&*file.path, file.text.is_some())).collect::<Vec<_>>(),
+        [(".git/config", false)]
+    );
+}
+
+#[tokio::test]
+async fn a_pipe_and_a_file_without_permission_in_the_place_of_a_file_are_bound() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    let run = async || names(root, &["sh", "run.sh"], None).await;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, root.join("run.sh"), mode).expect("a pipe");
+    let pipe = run().await;
+    assert_eq!((pipe.len(), &pipe), (1, &run().await));
+    std::fs::remove_file(root.join("run.sh")).expect("removed");
+    std::fs::write(root.join("run.sh"), "").expect("written");
+    assert_ne!(run().await, pipe);
+    std::fs::set_permissions(root.join("run.sh"), PermissionsExt::from_mode(0)).expect("closed");
+    assert_eq!(run().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_programs_read_by_convention_counts_where_a_step_may_write() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().canonicalize().expect("a path");
+    for name in ["package.json", "work/package.json", "work/lib/package.json", "other/package.json"] {
+        std::fs::create_dir_all(place.join(name).parent().expect("a folder")).expect("made");
+        std::fs::write(place.join(name), "").expect("written");
+    }
+    let other = place.join("other").display().to_string();
+    let naming = Naming {
+        argv: ["npx".to_owned(), other].to_vec(),
+        stdin: None,
+        cwd: place.join("work/lib").to_str().map(str::to_owned),
+        written_below: place.join("work").into(),
+        read_bytes_max: READ_BYTES_MAX,
+    };
+    let found = named_files(naming, Path::new("/").into()).await;
+    let found: Vec<PathBuf> = found.iter().map(|file| Path::new("/").join(&file.path)).collect();
+    let expected = ["other/package.json", "work/lib/package.json", "work/package.json"];
+    assert_eq!(found, expected.map(|name| place.join(name)));
+}

@@ -1,0 +1,96 @@
+//! Files that programs read without being told to.
+
+/// Files that programs read without being told to, by the name of the program.
+const CONVENTIONAL: [(&[&str], &[&str]); 16] = [
+    (&["git"], &[".gitattributes", ".gitmodules"]),
+    (&["hg"], &[".hg/hgrc"]),
+    (&["ansible", "ansible-playbook"], &["ansible.cfg"]),
+    (&["pre-commit"], &[".pre-commit-config.yaml"]),
+    (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
+    (
+        &["npm", "npx", "yarn", "pnpm", "node", "tsc"],
+        &[
+            "package.json",
+            "package-lock.json",
+            ".npmrc",
+            ".yarnrc",
+            ".yarnrc.yml",
+            ".pnpmfile.cjs",
+            "pnpm-workspace.yaml",
+            "tsconfig.json",
+        ],
+    ),
+    (
+        &["cargo"],
+        &[
+            "Cargo.toml",
+            "Cargo.lock",
+            "build.rs",
+            ".cargo/config.toml",
+            ".cargo/config",
+            "rust-toolchain.toml",
+            "rust-toolchain",
+        ],
+    ),
+    (&["just"], &["justfile", "Justfile", ".justfile"]),
+    (
+        &["pytest", "python", "python3", "tox", "nox", "pip", "uv", "poetry"],
+        &[
+            "conftest.py",
+            "pyproject.toml",
+            "setup.py",
+            "setup.cfg",
+            "tox.ini",
+            "noxfile.py",
+            "pytest.ini",
+            "sitecustomize.py",
+            "usercustomize.py",
+            "pyvenv.cfg",
+        ],
+    ),
+    (&["go"], &["go.mod", "go.work"]),
+    (
+        &["docker", "docker-compose", "podman"],
+        &["Dockerfile", "compose.yaml", "docker-compose.yml", "docker-compose.yaml"],
+    ),
+    (&["mvn", "ant"], &["pom.xml", "build.xml"]),
+    (
+        &["gradle", "gradlew"],
+        &["build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"],
+    ),
+    (&["rake", "bundle", "ruby"], &["Rakefile", "rakefile", "Gemfile"]),
+    (&["cmake", "ninja"], &["CMakeLists.txt", "CMakePresets.json", "build.ninja"]),
+    (&["deno", "bun"], &["deno.json", "deno.jsonc", "bunfig.toml", "package.json"]),
+];
+
+/// Folders of programs that another program puts in front of the search path, by the name of that program.
+const LAUNCHED: [(&[&str], &str); 3] = [
+    (&["npm", "npx", "yarn", "pnpm", "bun", "bunx", "corepack"], "node_modules/.bin"),
+    (&["uv", "uvx", "poetry", "pdm", "hatch", "pipenv", "rye"], ".venv/bin"),
+    (&["poetry", "pipenv", "tox", "nox"], "venv/bin"),
+];
+
+/// Programs that expand patterns and variables of their arguments.
+const SHELLS: [&str; 9] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox"];
+
+/// The files that a program reads from the current folder without being told to. A version in the name does not count: `python3.12`.
+pub(super) fn files_of(program: &str) -> impl Iterator<Item = &'static str> {
+    let found = CONVENTIONAL.iter().filter(move |(programs, _)| is_one_of(program, programs));
+    found.flat_map(|(_, files)| files.iter().copied())
+}
+
+/// The folders in which a program finds other programs.
+pub(super) fn folders_of(program: &str) -> impl Iterator<Item = &'static str> {
+    let found = LAUNCHED.iter().filter(move |(programs, _)| is_one_of(program, programs));
+    found.map(|(_, folder)| *folder)
+}
+
+/// True for a shell.
+pub(super) fn is_shell(program: &str) -> bool {
+    SHELLS.contains(&program)
+}
+
+fn is_one_of(program: &str, programs: &[&str]) -> bool {
+    let plain = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    programs.contains(&program) || programs.contains(&plain)
+}

@@ -1,0 +1,304 @@
+//! Which files of the workspace a program call names: what it executes or goes by may be one of them.
+
+mod conventional;
+mod shell_words;
+
+use std::collections::BTreeSet;
+
+use shell_words::{COMPUTED, shell_words};
+
+/// What interpreters add to a name to find a file: a module's (`python3 -m tool`), a folder's (`node server`).
+const MODULE_SUFFIXES: [&str; 24] = [
+    ".py",
+    "/__init__.py",
+    "/__main__.py",
+    ".js",
+    ".cjs",
+    ".mjs",
+    ".ts",
+    ".mts",
+    ".cts",
+    ".tsx",
+    ".jsx",
+    ".node",
+    "/index.js",
+    "/index.cjs",
+    "/index.mjs",
+    "/index.ts",
+    "/index.node",
+    "/package.json",
+    ".rb",
+    ".pm",
+    ".pmc",
+    ".lua",
+    ".java",
+    ".class",
+];
+
+/// Bytes of the longest word that may name a module.
+const MODULE_BYTES_MAX: usize = 255;
+
+/// Patterns of one call that are expanded. Further patterns bind nothing.
+const PATTERNS_MAX: usize = 256;
+
+/// What a call names: paths as written, and the files that its programs read from the current folder and from named ones.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NamedPaths {
+    /// Words and parts of words that may be paths, in order. A word without a `/` may also be a program of the search path.
+    pub paths: Vec<String>,
+    /// Patterns that may stand for paths, with `*`, `?` and `[…]`. What a shell computes is a `*`.
+    pub patterns: Vec<String>,
+    /// Names of files that the programs read without being told to.
+    pub conventional: Vec<&'static str>,
+    /// Folders of further programs, from the current folder.
+    pub programs: Vec<&'static str>,
+    /// True if git is among the programs: it goes by the settings and hooks of repositories.
+    pub uses_git: bool,
+}
+
+impl NamedPaths {
+    /// Files that interpreters look for if a word names a module, in the current folder or a named one. Nearly all of them do not exist.
+    ///
+    /// ```
+    /// let named = ostler_kernel::gate::named_paths(&["python3", "-m", "tools.deploy"]);
+    /// let modules: Vec<String> = named.modules().collect();
+    /// for file in ["tools/__init__.py", "tools/deploy.py", "tools/deploy/__main__.py"] {
+    ///     assert!(modules.contains(&file.to_owned()));
+    /// }
+    /// ```
+    pub fn modules(&self) -> impl Iterator<Item = String> + '_ {
+        let words = self.paths.iter().filter(|word| {
+            let is_plain = |c: char| c.is_alphanumeric() || "._/-".contains(c);
+            word.len() <= MODULE_BYTES_MAX && !word.starts_with('-') && word.chars().all(is_plain)
+        });
+        words.flat_map(|word| {
+            let is_module = word.contains('.') && !word.contains('/');
+            let path = is_module.then(|| word.replace('.', "/"));
+            let above = |path: &String| {
+                let ends = path.match_indices('/').map(|(at, _)| &path[..at]);
+                // A module comes before a package without `__init__.py`.
+                ends.flat_map(|above| [format!("{above}/__init__.py"), format!("{above}.py")])
+                    .collect::<Vec<_>>()
+            };
+            let packages = path.as_ref().map(above).unwrap_or_default();
+            let names = [Some(word.clone()), path].into_iter().flatten();
+            names.flat_map(|name| MODULE_SUFFIXES.map(|suffix| format!("{name}{suffix}"))).chain(packages)
+        })
+    }
+}
+
+/// The paths that an argument list may name. Errs on the side of too many: a word that is no file binds nothing. Words are also
+/// taken apart as shells do, and at other characters, so that `sh -c "make check"` and `--file=run.sh` name what they run.
+/// There are at most a few times as many paths as the parameters of a call have bytes.
+///
+/// ```
+/// let named = ostler_kernel::gate::named_paths(&["sh", "-c", "cd lib && ./run.sh --to=x 'my file' *.txt"]);
+/// for path in ["./run.sh", "my file"] {
+///     assert!(named.paths.contains(&path.to_owned()));
+/// }
+/// assert_eq!(named.patterns, ["*.txt"]);
+/// let named = ostler_kernel::gate::named_paths(&["timeout", "5", "make", "-C", "lib"]);
+/// assert_eq!(named.conventional, ["GNUmakefile", "makefile", "Makefile"]);
+/// ```
+pub fn named_paths<T: AsRef<str>>(argv: &[T]) -> NamedPaths {
+    let mut named = Collector::default();
+    for word in argv.iter().map(AsRef::as_ref) {
+        named.add_with_values(word);
+        let shell_words = shell_words(word);
+        shell_words.iter().for_each(|word| named.add_with_values(word));
+        for part in word.split(|c: char| !(c.is_alphanumeric() || "._/-+@~".contains(c))) {
+            named.add_with_values(part);
+            named.add_program(part);
+        }
+        // Perl's `Net::Tool` is `Net/Tool.pm`.
+        let colons = shell_words.iter().filter(|word| word.contains("::"));
+        colons.for_each(|word| named.add_with_values(&word.replace("::", "/")));
+    }
+    let names = argv.iter().map(AsRef::as_ref);
+    let is_shell =
+        names.clone().any(|word| shell_words(word).iter().any(|word| conventional::is_shell(name(word))));
+    for word in names {
+        if !word.contains(char::is_whitespace) {
+            named.add_pattern(word);
+        }
+        let words = if is_shell { shell_words(word) } else { Vec::new() };
+        words.iter().for_each(|word| named.add_pattern(word));
+    }
+    named.found
+}
+
+#[derive(Default)]
+struct Collector {
+    found: NamedPaths,
+    seen: BTreeSet<String>,
+}
+
+impl Collector {
+    fn add(&mut self, path: &str) {
+        if !matches!(path, "" | "." | "..") && !path.contains(COMPUTED) && self.seen.insert(path.to_owned()) {
+            self.found.paths.push(path.to_owned());
+        }
+    }
+
+    /// Adds a word and what is attached to an option: `--file=a b`, `-fMakefile`, `@body`.
+    fn add_with_values(&mut self, word: &str) {
+        self.add(word);
+        for value in values(word) {
+            self.add(value);
+        }
+    }
+
+    fn add_program(&mut self, word: &str) {
+        let program = name(word);
+        self.found.uses_git |= program == "git";
+        for file in conventional::files_of(program) {
+            if !self.found.conventional.contains(&file) {
+                self.found.conventional.push(file);
+            }
+        }
+        for folder in conventional::folders_of(program) {
+            if !self.found.programs.contains(&folder) {
+                self.found.programs.push(folder);
+            }
+        }
+    }
+
+    /// Adds a pattern. One that is computed as a whole could be anything, and is left out.
+    fn add_pattern(&mut self, word: &str) {
+        for word in std::iter::once(word).chain(values(word)) {
+            let is_glob = word.contains(['*', '?', '[']);
+            let is_part = word.contains(COMPUTED) && word.contains(char::is_alphanumeric);
+            let pattern = word.replace(COMPUTED, "*");
+            let is_new = (is_glob || is_part) && !self.found.patterns.contains(&pattern);
+            if is_new && self.found.patterns.len() < PATTERNS_MAX {
+                self.found.patterns.push(pattern);
+            }
+        }
+    }
+}
+
+/// The name of a program at a path.
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn values(word: &str) -> impl Iterator<Item = &str> {
+    let assigned = word.split_once('=').map(|(_, value)| value);
+    let attached = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    let attached = attached.and_then(|rest| rest.char_indices().nth(1).map(|(at, _)| &rest[at..]));
+    [assigned, attached, word.strip_prefix('@')].into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(argv: &[&str], path: &str) {
+        let named = named_paths(argv);
+        let found = named.paths.iter().any(|it| it == path) || named.conventional.contains(&path);
+        assert!(found, "{argv:?} does not name {path}: {named:?}");
+    }
+
+    #[test]
+    fn modules_are_named_as_their_interpreters_find_them() {
+        for (argv, path) in [
+            (&["python3", "-m", "tool"][..], "tool.py"),
+            (&["timeout", "5", "pypy3", "-mtool"], "tool/__main__.py"),
+            (&["python3", "-m", "a.b.tool"], "a/__init__.py"),
+            (&["python3", "-m", "a.b.tool"], "a/b/tool.py"),
+            (&["python3", "-m", "a.b.tool"], "a/b.py"),
+            (&["python3", "-c", "import helper; helper.go()"], "helper.py"),
+            (&["node", "./server"], "./server/index.js"),
+            (&["node", "-e", "require('./lib/x')"], "./lib/x.js"),
+            (&["ruby", "-rhelper", "-e", "go"], "helper.rb"),
+            (&["java", "-cp", "out", "Main"], "Main.class"),
+        ] {
+            assert!(named_paths(argv).modules().any(|it| it == path), "{argv:?} does not name {path}");
+        }
+        let all = |word: &str| named_paths(&[word]).modules().collect::<Vec<_>>();
+        let longest = "m".repeat(MODULE_BYTES_MAX);
+        let each = MODULE_SUFFIXES.len();
+        assert_eq!((all(&longest).len(), all(&format!("{longest}m")).len()), (each, 0));
+        assert_eq!(
+            (all("tools/a.b").len(), all("a.b").len()),
+            (each, 2 * each + 2),
+            "a path names no package"
+        );
+        let long = "a.".repeat(MODULE_BYTES_MAX);
+        assert_eq!(
+            named_paths(&["-m", "a b", &long[..]]).modules().find(|it| it.len() > MODULE_BYTES_MAX),
+            None
+        );
+    }
+
+    #[test]
+    fn what_a_call_may_execute_is_named() {
+        for (argv, path) in [
+            (&["./deploy.sh"][..], "./deploy.sh"),
+            (&["sh", "./deploy.sh"], "./deploy.sh"),
+            (&["sh", "-c", "cd x; . ./env.sh && deploy"], "./env.sh"),
+            (&["sh", "-c", "cat a.txt|sh"], "a.txt"),
+            (&["bash", "--rcfile=my rc"], "rc"),
+            (&["make", "check"], "Makefile"),
+            (&["make", "-fbuild.mk"], "build.mk"),
+            (&["make", "--file=build.mk"], "build.mk"),
+            (&["make", "-C", "lib"], "lib"),
+            (&["env", "-i", "/usr/bin/make"], "GNUmakefile"),
+            (&["sh", "-c", "nice make -j2"], "makefile"),
+            (&["npm", "test"], "package.json"),
+            (&["cargo", "test"], "build.rs"),
+            (&["python3", "-m", "pytest"], "conftest.py"),
+            (&["python3", "-c", "exec(open('x.py').read())"], "x.py"),
+            (&["tool", "bücher.txt"], "bücher.txt"),
+            (&["cat", "my file.txt"], "my file.txt"),
+            (&["tool", "--file=my file.txt"], "my file.txt"),
+            (&["sh", "-c", "cat 'my file.txt'"], "my file.txt"),
+            (&["sh", "-c", "cat my\\ file.txt"], "my file.txt"),
+            (&["sh", "-c", "sh dep\"loy\".sh"], "deploy.sh"),
+            (&["sh", "-c", "sh $PWD/deploy.sh"], "./deploy.sh"),
+            (&["curl", "-d", "@my body"], "my body"),
+            (&["env", "A=1", "tool"], "tool"),
+            (&["sh", "-c", "exec tool x"], "tool"),
+            (&["timeout", "5", "nohup", "nice", "tool"], "tool"),
+            (&["git", "push"], ".gitmodules"),
+            (&["python3.12", "x"], "sitecustomize.py"),
+        ] {
+            check(argv, path);
+        }
+        assert_eq!(named_paths::<&str>(&[]), NamedPaths::default());
+        assert_eq!(named_paths(&["ls", ".", "..", ""]).paths, ["ls"]);
+    }
+
+    #[test]
+    fn patterns_and_what_a_shell_computes_are_named() {
+        for (argv, patterns) in [
+            (&["sh", "-c", "cat *.txt"][..], &["*.txt"][..]),
+            (&["nice", "bash", "-c", "cat a?.txt lib/[ab].sh"], &["a?.txt", "lib/[ab].sh"]),
+            (&["sh", "-c", "sh ./$X.sh; echo $X"], &["./*.sh"]),
+            (&["bash", "-c", "sh run-{a,b}.sh"], &["run-*.sh"]),
+            (&["sh", "-c", "curl -d '{\"a\":1}' $X"], &[]),
+            (&["prettier", "src/**/*.ts"], &["src/**/*.ts"]),
+            (&["tool", "--of=*.c"], &["--of=*.c", "*.c"]),
+            // No shell expands these.
+            (&["psql", "-c", "select * from t"], &[]),
+            (&["tool", "{\"a\":1,\"b\":2}"], &[]),
+        ] {
+            assert_eq!(named_paths(argv).patterns, patterns, "{argv:?}");
+        }
+        let many: Vec<String> = (0..=PATTERNS_MAX).map(|at| format!("{at}*")).collect();
+        assert_eq!(named_paths(&many).patterns.len(), PATTERNS_MAX);
+    }
+
+    #[test]
+    fn programs_behind_launchers_of_a_language_are_looked_for_in_its_folders() {
+        assert_eq!(named_paths(&["npx", "tool"]).programs, ["node_modules/.bin"]);
+        assert_eq!(named_paths(&["nice", "uv", "run", "tool"]).programs, [".venv/bin"]);
+        assert!(named_paths(&["sh", "-c", "cd x && git status"]).uses_git);
+        assert!(!named_paths(&["sh", "-c", "echo digit"]).uses_git);
+        assert_eq!(
+            named_paths(&["perl", "-MNet::Tool"]).modules().find(|it| it == "Net/Tool.pm").as_deref(),
+            Some("Net/Tool.pm")
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! Words of a text as a shell takes it apart: quotes and escapes go, unquoted spaces and operators separate.
+
+/// Stands for a part of a word that the shell computes: a variable, or the alternatives of braces.
+pub(super) const COMPUTED: char = '\u{0}';
+
+/// The words of a text. A variable and a group of braces become [`COMPUTED`], except the folders that a shell knows: `$HOME` becomes
+/// `~`, and `$PWD` becomes `.`. An unfinished quote ends with the text.
+pub(super) fn shell_words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match (c, quote) {
+            ('\'', Some('\'')) | ('"', Some('"')) => quote = None,
+            ('\'' | '"', None) => quote = Some(c),
+            (_, Some('\'')) => word.push(c),
+            ('\\', _) => word.extend(rest.next().filter(|next| *next != '\n')),
+            ('$', _) => {
+                let ahead: String = rest.clone().take(VARIABLE_CHARS_MAX).collect();
+                let (length, value) = variable(&ahead);
+                rest.by_ref().take(length).for_each(drop);
+                word.push(value);
+            }
+            (_, Some(_)) => word.push(c),
+            ('{', None) => {
+                let ahead: String = rest.clone().take(GROUP_CHARS_MAX).collect();
+                match group(&ahead) {
+                    Some(length) => {
+                        rest.by_ref().take(length).for_each(drop);
+                        word.push(COMPUTED);
+                    }
+                    None => word.push(c),
+                }
+            }
+            _ if c.is_whitespace() || ";|&<>()`".contains(c) => words.push(std::mem::take(&mut word)),
+            _ => word.push(c),
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Characters of the longest name of a variable, with its braces and what is done to its value.
+const VARIABLE_CHARS_MAX: usize = 128;
+
+/// Characters of the longest group of alternatives.
+const GROUP_CHARS_MAX: usize = 1024;
+
+/// The characters of a variable after its `$`, and what stands for its value. `$(` stands for nothing: the words of a command follow.
+fn variable(ahead: &str) -> (usize, char) {
+    let braced = ahead.strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(name, _)| name);
+    let is_name = |c: &char| c.is_alphanumeric() || *c == '_';
+    let name: String = match braced {
+        Some(name) => name.to_owned(),
+        None => ahead.chars().take_while(is_name).collect(),
+    };
+    let length = name.chars().count() + if braced.is_some() { 2 } else { 0 };
+    match (name.as_str(), ahead.chars().next()) {
+        ("HOME", _) => (length, '~'),
+        ("PWD", _) => (length, '.'),
+        ("", Some('(')) => (0, COMPUTED),
+        ("", Some('@' | '*' | '#' | '?' | '$' | '!' | '-')) => (1, COMPUTED),
+        ("", _) => (0, '$'),
+        _ => (length, COMPUTED),
+    }
+}
+
+/// The characters of a group of alternatives after its `{`: `a,b}` or `1..9}`.
+fn group(ahead: &str) -> Option<usize> {
+    let (inside, _) = ahead.split_once('}')?;
+    let is_group = (inside.contains(',') || inside.contains("..")) && !inside.contains(char::is_whitespace);
+    is_group.then(|| inside.chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_taken_apart_as_shells_do() {
+        for (text, words) in [
+            ("cat 'my file.txt' other\\ file", &["cat", "my file.txt", "other file"][..]),
+            ("sh dep\"loy\".sh;x", &["sh", "deploy.sh", "x"]),
+            ("a>\"b c\" $(cat d)", &["a", "b c", "\u{0}", "cat", "d"]),
+            (
+                "sh $HOME/a ${PWD}/b $X.sh \"${X:-y}z\" $1 '$X'",
+                &["sh", "~/a", "./b", "\u{0}.sh", "\u{0}z", "\u{0}", "$X"],
+            ),
+            ("cat {a,b}.txt {} f{1..3} {a", &["cat", "\u{0}.txt", "{}", "f\u{0}", "{a"]),
+            ("echo \"a\\\"b\" 'it", &["echo", "a\"b", "it"]),
+            ("", &[]),
+        ] {
+            assert_eq!(shell_words(text), words, "{text}");
+        }
+    }
+}
