@@ -18,6 +18,7 @@ mod program;
 mod question;
 mod result;
 mod server;
+mod stamps;
 mod stdio;
 mod tool;
 

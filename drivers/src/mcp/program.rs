@@ -2,14 +2,14 @@
 //! definitions is another server.
 
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ostler_kernel::port::NamedFile;
 
 use super::config::McpConfig;
-use super::stdio::rooted;
-use crate::tool::{Naming, named_files};
+use super::held;
+use super::stamps::Stamps;
+use crate::tool::{Naming, lexical, named_files};
 
 /// Bytes of a program's files that are read at each start. A file beyond is bound by its size and times.
 pub const MCP_PROGRAM_BYTES_MAX: u64 = 1 << 30;
@@ -19,16 +19,9 @@ pub const MCP_PROGRAM_BYTES_MAX: u64 = 1 << 30;
 pub(super) struct ProgramFiles {
     /// The files, by path: from the folder of the configuration, or absolute.
     pub(super) files: Vec<NamedFile>,
-    stamps: Vec<(PathBuf, Option<Stamp>)>,
-}
-
-/// Identity and times of a file. They change with every change of the file, also if the old content is put back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    changed: (i64, i64),
+    stamps: Stamps,
+    /// The folder of the configuration.
+    folder: PathBuf,
 }
 
 impl ProgramFiles {
@@ -47,32 +40,52 @@ impl ProgramFiles {
         };
         // A command may name files anywhere.
         let mut files = named_files(naming, Path::new("/").into()).await;
-        let may_change: Vec<PathBuf> = config.may_change.iter().map(|path| rooted(&folder, path)).collect();
-        files.retain(|file| !may_change.iter().any(|path| Path::new("/").join(&file.path).starts_with(path)));
+        let may_change: Vec<PathBuf> =
+            config.may_change.iter().map(|path| placed(&folder, &from_folder(&folder, path))).collect();
+        files.retain(|file| {
+            let path = placed(&folder, &Path::new("/").join(&file.path));
+            !may_change.iter().any(|may_change| path.starts_with(may_change))
+        });
         // After the digests: a file that changes in between has another digest, or another stamp, at the next look.
-        let stamps = files.iter().map(|file| stamped(Path::new("/").join(&file.path))).collect();
+        let stamps = Stamps::of(files.iter().map(|file| Path::new("/").join(&file.path)));
         for file in &mut files {
             let path = Path::new("/").join(&file.path);
             let shown = path.strip_prefix(&folder).unwrap_or(&path);
             file.path = shown.to_string_lossy().into_owned();
         }
-        ProgramFiles { files, stamps }
+        ProgramFiles { files, stamps, folder }
     }
 
-    /// True if a file was written or replaced since, whatever its content is now. May block.
+    /// The files that changed from `self` to `now`, also if their contents are the same again, for a message; `None` if nothing did.
+    pub(super) fn changed(&self, now: &ProgramFiles) -> Option<String> {
+        let files = held::changed(&self.files, &now.files);
+        files.or_else(|| self.stamps.changed(&now.stamps, &self.folder).map(str::to_owned))
+    }
+
+    /// True if a file was written or replaced since, whatever its content is now, or a link or a folder on the way to it was replaced.
+    /// May block.
     pub(super) fn is_touched(&self) -> bool {
-        self.stamps.iter().any(|(path, before)| stamped(path.clone()).1 != *before)
+        self.stamps.is_touched()
     }
 }
 
-fn stamped(path: PathBuf) -> (PathBuf, Option<Stamp>) {
-    let stamp = path.metadata().ok().map(|found| Stamp {
-        device: found.dev(),
-        inode: found.ino(),
-        bytes: found.len(),
-        changed: (found.ctime(), found.ctime_nsec()),
-    });
-    (path, stamp)
+/// A path of `may_change`, as it is written.
+fn from_folder(folder: &Path, given: &Path) -> PathBuf {
+    match (given.strip_prefix("~"), std::env::home_dir()) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => folder.join(given),
+    }
+}
+
+/// A path without links, except those below the folder of the configuration, which a step may have made: a link in the place of a
+/// database that may change does not free the file behind it.
+fn placed(folder: &Path, path: &Path) -> PathBuf {
+    let path = lexical(path);
+    let is_folder = |above: &&Path| above.canonicalize().is_ok_and(|real| real == *folder);
+    match path.ancestors().filter(is_folder).last().and_then(|above| path.strip_prefix(above).ok()) {
+        Some(below) => folder.join(below),
+        None => path.canonicalize().unwrap_or(path),
+    }
 }
 
 /// Difference between an accepted file of a server's program and the present one.

@@ -195,9 +195,7 @@ impl McpServer {
         let (connection, mut listing) = opened
             .unwrap_or_else(|_| Err(format!("it did not start and list its tools within {start_ms} ms")))?;
         let now = ProgramFiles::read(&self.config, &self.place.folder).await;
-        if now != program {
-            let files = held::changed(&program.files, &now.files);
-            let files = files.unwrap_or_else(|| "a file of its program".to_owned());
+        if let Some(files) = program.changed(&now) {
             return Err(format!(
                 "{files} changed while it started, so it was ended before any call; {MAY_CHANGE}"
             ));

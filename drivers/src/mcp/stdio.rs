@@ -26,6 +26,10 @@ use crate::tool::{Folder, ProcessGroup, Program, RunningProgram};
 /// Bytes kept of standard error, for the reason that a server ended.
 const STDERR_BYTES_KEPT: usize = 2 << 10;
 
+/// Keeps Python from writing byte code. What it writes beside a module that is pinned would hold the server at its next start, because
+/// Python runs byte code in the place of its source.
+const NO_BYTE_CODE: &str = "PYTHONDONTWRITEBYTECODE";
+
 /// Time for a program to end after the end of its output.
 const END: Duration = Duration::from_millis(500);
 
@@ -68,7 +72,10 @@ impl StdioServer {
                 format!("the environment variable {variable}, which [mcp.{name}] names, is not set")
             })
         });
-        let environment: Vec<(String, String)> = environment.collect::<Result<_, _>>()?;
+        let mut environment: Vec<(String, String)> = environment.collect::<Result<_, _>>()?;
+        if !config.env.contains(NO_BYTE_CODE) {
+            environment.push((NO_BYTE_CODE.to_owned(), "1".to_owned()));
+        }
         let Place { folder: path, data, mut sandbox } = place.clone();
         let rooted = |paths: &[PathBuf]| paths.iter().map(|given| rooted(&path, given)).collect();
         let (read, write): (Vec<PathBuf>, Vec<PathBuf>) = (rooted(&config.read), rooted(&config.write));

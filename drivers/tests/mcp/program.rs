@@ -102,3 +102,65 @@ async fn files_anywhere_are_pinned_unless_they_may_change() {
     assert_eq!(names(&format!("may_change = [{notes:?}]")).await, [server]);
     assert_eq!(names(&format!("may_change = [{:?}]", place.display().to_string())).await, [""; 0]);
 }
+
+/// A server without a cage, whose program is this script below its folder.
+fn world_at(path: &str, script: &str) -> World {
+    let mut config = McpConfig { sandbox: ostler_drivers::mcp::Confined(false), ..McpConfig::default() };
+    config.command = ["sh", path].map(str::to_owned).to_vec();
+    let world = World::with(config);
+    let place = world.path().join(path);
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+    std::fs::write(place, script).unwrap();
+    world
+}
+
+#[tokio::test]
+async fn a_link_or_a_folder_that_is_swapped_while_its_program_starts_ends_it() {
+    let swaps = "mv code kept; mkdir code; echo evil >code/server.sh; rm -r code; mv kept code";
+    let world = world_at("code/server.sh", &script("well", swaps));
+    let why = world.server.look().await.unwrap_err();
+    assert!(why.starts_with("a folder with a file of its program changed while it started"), "{why}");
+    let swaps = "ln -sfn other now; ln -sfn code now";
+    let world = world_at("now/server.sh", "");
+    std::fs::rename(world.path().join("now"), world.path().join("code")).unwrap();
+    std::os::unix::fs::symlink("code", world.path().join("now")).unwrap();
+    std::fs::write(world.path().join("code/server.sh"), script("well", swaps)).unwrap();
+    let why = world.server.look().await.unwrap_err();
+    assert!(why.starts_with("a file of its program changed while it started"), "{why}");
+}
+
+#[tokio::test]
+async fn a_link_in_the_place_of_what_may_change_frees_nothing() {
+    let mut config: McpConfig = toml::from_str("may_change = [\"notes.db\", \"logs\"]").unwrap();
+    config.command = ["sh", "./server.sh", "notes.db", "logs/server.sh"].map(str::to_owned).to_vec();
+    let world = World::with(config);
+    let names = async || world.server.program().await.into_iter().map(|file| file.path).collect::<Vec<_>>();
+    std::fs::write(world.path().join("server.sh"), "").unwrap();
+    std::fs::write(world.path().join("notes.db"), "").unwrap();
+    assert_eq!(names().await, ["server.sh"]);
+    std::fs::remove_file(world.path().join("notes.db")).unwrap();
+    for name in ["notes.db", "logs"] {
+        let target = if name == "logs" { "." } else { "server.sh" };
+        std::os::unix::fs::symlink(target, world.path().join(name)).unwrap();
+        assert_eq!(names().await, ["server.sh"], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn byte_code_beside_a_pinned_module_holds_its_server_and_python_writes_none() {
+    let config =
+        McpConfig { command: ["python3", "-m", "srv"].map(str::to_owned).to_vec(), ..McpConfig::default() };
+    let world = World::with(config);
+    std::fs::write(world.path().join("srv.py"), "").unwrap();
+    accept(&world.server).await;
+    for planted in ["__pycache__/srv.cpython-311.pyc", "srv.abi3.so", "srv/__init__.py"] {
+        let place = world.path().join(planted);
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::write(&place, "").unwrap();
+        let why = world.server.held(&world.server.program().await).unwrap();
+        assert!(why.starts_with(&format!("server x is held: {planted} changed")), "{why}");
+        std::fs::remove_file(place).unwrap();
+    }
+    let world = world_at("server.sh", &script("well", "[ \"$PYTHONDONTWRITEBYTECODE\" = 1 ] || exit 3"));
+    world.server.look().await.unwrap();
+}

@@ -16,6 +16,7 @@ use ostler_kernel::port::NamedFile;
 use super::blocking_tool::off_runtime;
 use super::workspace::Workspace;
 use search::Search;
+pub(crate) use search::lexical;
 
 /// Bytes that are read for one call of a tool.
 pub(super) const READ_BYTES_MAX: u64 = 64 << 20;

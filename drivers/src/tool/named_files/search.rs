@@ -347,7 +347,7 @@ pub(super) fn climb(path: &Path) -> Option<PathBuf> {
 }
 
 /// An absolute path without `.` and `..`.
-fn lexical(path: &Path) -> PathBuf {
+pub(crate) fn lexical(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
         match component {

@@ -312,7 +312,7 @@ async fn a_pipe_and_a_file_without_permission_in_the_place_of_a_file_are_bound()
     std::fs::remove_file(root.join("run.sh")).expect("removed");
     std::fs::write(root.join("run.sh"), "").expect("written");
     assert_ne!(run().await, pipe);
-    std::fs::set_permissions(root.join("run.sh"), PermissionsExt::from_mode(0)).expect("closed");
+    std::fs::set_permissions(root.join("run.sh"), PermissionsExt::from_mode(0o0)).expect("closed");
     assert_eq!(run().await.len(), 1);
 }
 
