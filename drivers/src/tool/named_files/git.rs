@@ -92,9 +92,9 @@ impl Search<'_> {
     }
 
     fn add_hooks(&mut self, folder: &Path) {
-        let names: Vec<String> =
-            self.list(folder).iter().filter(|name| !name.ends_with(".sample")).cloned().collect();
-        names.into_iter().for_each(|name| self.add_file(folder.join(name)));
+        let hooks = self.list(folder).iter().filter(|name| !name.ends_with(".sample"));
+        let hooks = hooks.map(|name| folder.join(name)).collect();
+        self.add_matches(&folder.join("*"), hooks);
     }
 
     /// Adds the files that settings name: included settings, programs, a folder of hooks. Returns the folders.
@@ -115,6 +115,10 @@ impl Search<'_> {
             {
                 if key == "hookspath" {
                     self.add_hooks(&place);
+                    // husky keeps the hooks beside a folder that starts them.
+                    if let Some(beside) = place.parent().filter(|_| place.ends_with("_")) {
+                        self.add_hooks(beside);
+                    }
                 }
                 folders.push(place);
             }

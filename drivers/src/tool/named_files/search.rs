@@ -106,6 +106,9 @@ impl<'a> Search<'a> {
         // Programs look for such files in the folders above as well.
         let searched: BTreeSet<PathBuf> =
             folders.iter().flat_map(|folder| self.with_folders_above(folder)).collect();
+        let programs = searched.iter().flat_map(|folder| named.programs.iter().map(|name| folder.join(name)));
+        self.on_path.extend(programs);
+        self.add_programs(&named.paths);
         let names = named.conventional.iter().map(ToString::to_string);
         let names: Vec<String> =
             names.chain(named.paths.iter().cloned()).chain(modules).take(SOUGHT_MAX).collect();
@@ -114,9 +117,6 @@ impl<'a> Search<'a> {
                 self.seek(folder, name);
             }
         }
-        let programs = searched.iter().flat_map(|folder| named.programs.iter().map(|name| folder.join(name)));
-        self.on_path.extend(programs);
-        self.add_programs(&named.paths);
         if named.uses_git {
             self.add_repositories(&searched);
         }
@@ -191,12 +191,21 @@ impl<'a> Search<'a> {
         &self.listings[folder]
     }
 
+    /// Names that are no UTF-8 are bound here: no word and no listing of a question can hold them.
     fn names(&mut self, folder: &Path) -> Vec<String> {
         let place = self.root.join(folder);
-        let left = LISTED_MAX - self.listed;
-        let entries = std::fs::read_dir(&place).into_iter().flatten().take(left + 1);
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        let (left, mut names) = (LISTED_MAX - self.listed, Vec::new());
+        let entries = std::fs::read_dir(&place).into_iter().flatten().filter_map(Result::ok);
+        for entry in entries.take(left + 1) {
+            match (entry.file_name().into_string(), entry.metadata()) {
+                (Ok(name), _) => names.push(name),
+                (Err(name), Ok(meta)) if !meta.is_dir() => {
+                    let path = folder.join(name).to_string_lossy().into_owned();
+                    self.bound.insert(path.clone(), stamped(path, &meta));
+                }
+                _ => {}
+            }
+        }
         if names.len() > left
             && let Ok(meta) = place.metadata()
         {
@@ -211,43 +220,42 @@ impl<'a> Search<'a> {
 
     /// Adds the files that fit a pattern in a folder.
     fn expand(&mut self, folder: &Path, pattern: &str) {
-        let (mut matches, mut places) = (BTreeSet::new(), vec![folder.to_owned()]);
-        let home = || pattern.strip_prefix("~/").and_then(|rest| Some(std::env::home_dir()?.join(rest)));
-        let given = home().unwrap_or_else(|| pattern.into());
-        let given = if given.is_absolute() {
-            let Ok(within) = given.strip_prefix(self.root) else { return };
-            places = vec![PathBuf::new()];
-            within
-        } else {
-            &given
-        };
-        let parts: Vec<&str> = given.to_str().unwrap_or_default().split('/').collect();
-        for (at, part) in parts.iter().enumerate() {
-            let is_last = at + 1 == parts.len();
-            let next: Vec<PathBuf> = places.iter().flat_map(|place| self.step(place, part)).collect();
-            if is_last {
-                matches.extend(next.into_iter().filter(|path| !self.is_folder(path)));
-                break;
-            }
-            places = next.into_iter().filter(|path| self.is_folder(path)).take(SOUGHT_MAX).collect();
+        let mut parts: Vec<&str> = pattern.split('/').collect();
+        let start: Vec<&str> = parts.iter().take_while(|part| !is_pattern(part)).copied().collect();
+        parts.drain(..start.len());
+        if parts.last() == Some(&"**") {
+            parts.push("*");
         }
+        let mut places = match start.join("/").as_str() {
+            "" if pattern.starts_with('/') => self.places(folder, "/"),
+            "" => vec![folder.to_owned()],
+            start => self.places(folder, start),
+        };
+        for part in parts {
+            places.retain(|path| self.is_folder(path));
+            places = places.iter().take(SOUGHT_MAX).flat_map(|place| self.step(place, part)).collect();
+        }
+        self.add_matches(&folder.join(pattern), places);
+    }
+
+    /// Adds files, one by one or, if there are many, under one name.
+    pub(super) fn add_matches(&mut self, name: &Path, mut matches: Vec<PathBuf>) {
+        matches.retain(|path| !self.is_folder(path));
+        matches.sort_unstable();
+        matches.dedup();
         if matches.len() <= MATCHES_MAX {
             return matches.into_iter().for_each(|path| self.add_file(path));
         }
-        let stamps = matches.iter().map(|path| {
+        let (mut bytes, mut stamps) = (0, Vec::new());
+        for path in &matches {
             let meta = self.root.join(path).metadata().ok();
-            [path.as_os_str().as_encoded_bytes(), &[0], &meta.map_or_else(Vec::new, |meta| stamp(&meta))]
-                .concat()
-        });
-        let stamps: Vec<Vec<u8>> = stamps.collect();
+            bytes += meta.as_ref().map_or(0, std::fs::Metadata::len);
+            let stamp = meta.map_or_else(Vec::new, |meta| stamp(&meta));
+            stamps.push([path.as_os_str().as_encoded_bytes(), &[0], &stamp].concat());
+        }
         let stamps: Vec<&[u8]> = stamps.iter().map(Vec::as_slice).collect();
         let digest = lineage::hash("aos/file-matches/1", &stamps);
-        let path = folder.join(pattern).to_string_lossy().into_owned();
-        let bytes = matches
-            .iter()
-            .filter_map(|path| self.root.join(path).metadata().ok())
-            .map(|meta| meta.len())
-            .sum();
+        let path = name.to_string_lossy().into_owned();
         self.bound.insert(path.clone(), NamedFile { path, digest, bytes, text: None });
     }
 

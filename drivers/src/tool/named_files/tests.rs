@@ -227,6 +227,9 @@ async fn names_with_spaces_and_patterns_are_bound() {
         (&["bash", "-c", "sh lib/$X.sh"], "lib/new.sh"),
         (&["bash", "-c", "sh {a,b}.sh"], "b.sh"),
         (&["tool", "**/*.sh"], "lib/deep/new.sh"),
+        (&["tool", "lib/**"], "lib/deep/new"),
+        (&["tool", "../work/l*/new"], "lib/new"),
+        (&["tool", "lib/../*.sh"], "new.sh"),
         (&["sh", "../work/a.sh"], "a.sh"),
     ] {
         check_binds(argv, there, planted).await;
@@ -235,6 +238,13 @@ async fn names_with_spaces_and_patterns_are_bound() {
     let write = |at: usize, text: &str| std::fs::write(folder.path().join(format!("{at}.txt")), text);
     (0..300).for_each(|at| write(at, "").expect("written"));
     let all = format!("{}/*.txt", folder.path().display());
+    let name = std::os::unix::ffi::OsStrExt::from_bytes(b"\xff.txt");
+    let odd = folder.path().join::<&std::ffi::OsStr>(name);
+    std::fs::write(&odd, "1").expect("written");
+    let before = names(folder.path(), &["tool", "*.txt"], None).await;
+    std::fs::write(&odd, "2").expect("written");
+    assert_ne!(names(folder.path(), &["tool", "*.txt"], None).await, before, "a name that is no UTF-8");
+    std::fs::remove_file(&odd).expect("removed");
     for pattern in ["*.txt", &all] {
         let before = names(folder.path(), &["tool", pattern], None).await;
         assert_eq!((before.len(), before[0].path.ends_with("*.txt")), (1, true), "too many for one by one");
@@ -248,7 +258,7 @@ async fn repositories_of_submodules_and_worktrees_are_bound() {
     let there = &[
         (
             ".git/config",
-            "[core]\n\thooksPath = .hooks\n[alias]\n\tx = !tools/x.sh\n[include]\n\tpath = ../more.cfg\n",
+            "[core]\n\thooksPath = .hooks/_\n[alias]\n\tx = !tools/x.sh\n[include]\n\tpath = ../more.cfg\n",
         ),
         (".git/modules/libs/sub/config", "[alias]\n\ty = !./y.sh\n"),
         (".git/modules/libs/sub/HEAD", ""),
@@ -261,11 +271,12 @@ async fn repositories_of_submodules_and_worktrees_are_bound() {
         ("bare.git/objects/x", ""),
         ("bare.git/refs/x", ""),
         ("more.cfg", ""),
-        (".hooks/pre-push", ""),
+        (".hooks/_/pre-push", ""),
         ("tools/x.sh", ""),
     ][..];
     for (argv, planted) in [
         (&["git", "push"][..], ".git/hooks/post-checkout"),
+        (&["git", "push"], ".hooks/_/pre-commit"),
         (&["git", "push"], ".hooks/pre-commit"),
         (&["git", "x"], "tools/x.sh"),
         (&["git", "status"], "more.cfg"),

@@ -2,7 +2,7 @@
 
 /// Files that programs read without being told to, by the name of the program.
 const CONVENTIONAL: [(&[&str], &[&str]); 16] = [
-    (&["git"], &[".gitattributes", ".gitmodules"]),
+    (&["git"], &[".gitattributes", ".gitmodules", ".pre-commit-config.yaml", "lefthook.yml"]),
     (&["hg"], &[".hg/hgrc"]),
     (&["ansible", "ansible-playbook"], &["ansible.cfg"]),
     (&["pre-commit"], &[".pre-commit-config.yaml"]),
@@ -71,7 +71,8 @@ const LAUNCHED: [(&[&str], &str); 3] = [
 ];
 
 /// Programs that expand patterns and variables of their arguments.
-const SHELLS: [&str; 9] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox"];
+const SHELLS: [&str; 11] =
+    ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "busybox"];
 
 /// The files that a program reads from the current folder without being told to. A version in the name does not count: `python3.12`.
 pub(super) fn files_of(program: &str) -> impl Iterator<Item = &'static str> {

@@ -44,7 +44,7 @@ pub(super) fn shell_words(text: &str) -> Vec<String> {
 const VARIABLE_CHARS_MAX: usize = 128;
 
 /// Characters of the longest group of alternatives.
-const GROUP_CHARS_MAX: usize = 1024;
+const GROUP_CHARS_MAX: usize = 128;
 
 /// The characters of a variable after its `$`, and what stands for its value. `$(` stands for nothing: the words of a command follow.
 fn variable(ahead: &str) -> (usize, char) {
