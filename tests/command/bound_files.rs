@@ -69,3 +69,39 @@ fn files_that_a_program_reads_without_being_told_are_bound_too() {
     assert_eq!(world.work("out"), "");
     world.ostler("approvals").exits(0).says("new since the question was asked: GNUmakefile");
 }
+
+/// Byte code of Python runs in the place of its source.
+#[test]
+fn byte_code_that_is_planted_beside_an_approved_module_is_asked_about() {
+    let world = world();
+    world.file("tool.yaml", &DEPLOY.replace("[sh, ./deploy.sh, now]", "[env, A=1, python3, -m, tool]"));
+    world.file("work/tool.py", "open('out', 'w').write('kind')\n");
+    world.ostler("run tool.yaml --workspace work --intent 2").exits(3);
+    let asked = question(&world);
+    assert_eq!(asked["files"][0]["path"], "tool.py");
+    let plant = "import importlib._bootstrap_external as b, importlib.util as u, pathlib\n\
+                 evil = compile(\"open('out', 'w').write('evil')\", 'tool.py', 'exec')\n\
+                 place = pathlib.Path(u.cache_from_source('tool.py'))\n\
+                 place.parent.mkdir()\n\
+                 place.write_bytes(b._code_to_hash_pyc(evil, b'12345678', False))\n";
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", plant]).current_dir(world.path().join("work"));
+    assert!(python.status().unwrap().success());
+    world.ostler(&format!("approve @last go --digest {}", asked["digest"].as_str().unwrap()));
+    assert_eq!(world.work("out"), "", "an approval without the byte code");
+    world.ostler("approvals").exits(0).says("new since the question was asked: __pycache__/tool.");
+}
+
+#[test]
+fn a_program_behind_a_launcher_that_the_search_path_finds_in_the_workspace_is_bound() {
+    let world = world();
+    world.file("tool.yaml", &DEPLOY.replace("[sh, ./deploy.sh, now]", "[sh, -c, exec tool x]"));
+    std::fs::create_dir(world.path().join("work/bin")).unwrap();
+    world.file("work/bin/tool", "#!/bin/sh\n");
+    let mut run = world.command("run tool.yaml --workspace work --intent 2");
+    let path = format!("{}:{}", world.path().join("work/bin").display(), std::env::var("PATH").unwrap());
+    assert_eq!(run.env("PATH", &path).output().unwrap().status.code(), Some(3));
+    let listed = world.command("approvals --json").env("PATH", &path).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("\"path\":\"bin/tool\""), "{listed}");
+}

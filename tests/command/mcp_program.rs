@@ -102,7 +102,8 @@ fn tools_that_were_accepted_without_their_program_are_held_once() {
     let held = "its tools were accepted without the files of its program, work/server.py";
     world.ostler(&format!("run call.yaml {RUN}")).exits(1).says(held).says("`ostler mcp accept x`");
     let accepted = world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
-    accepted.says("work/server.py (added)").says("accepted: the program (1 file)");
+    let accepted = accepted.says("pins work/server.py (b3:").says("work/server.py (added)");
+    accepted.says("accepted: the program (1 file)");
     world.ostler(&format!("run call.yaml {RUN}")).exits(0);
 }
 
