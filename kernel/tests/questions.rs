@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{ApprovalKept, AttemptResult, Event, HumanRequestKind, Outcome, Output};
+use ostler_kernel::event::{ApprovalKept, AttemptResult, Event, Failure, HumanRequestKind, Outcome, Output};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
 use ostler_kernel::policy::Decider;
 use ostler_kernel::run::{
-    AnswerError, Canceller, DecisionContext, NodeState, Operation, OperationError, RuleDiagnoser, Run,
-    RunInput, StaticPlanner,
+    AnswerError, Canceller, DecisionContext, FailureCategory, NodeState, Operation, OperationError,
+    Resolution, RuleDiagnoser, Run, RunInput, StaticPlanner,
 };
 use serde_json::json;
 
@@ -24,9 +24,17 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
+        Stage::of("before")
+    }
+
+    fn without_approval() -> Stage {
+        Stage::of("none")
+    }
+
+    fn of(approval: &str) -> Stage {
         let contract = json!([{"method": "schema"}]);
-        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": [
-            {"id": "act", "effect": "write", "impact": 1, "approval": "before", "human_timeout": 10, "contract": contract},
+        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "policy": {"in_doubt": "ask"}, "nodes": [
+            {"id": "act", "effect": "write", "impact": 1, "approval": approval, "human_timeout": 10, "retries": 2, "contract": contract},
             {"id": "ask", "kind": "human_approval", "human_timeout": 10, "contract": contract},
             {"id": "free", "contract": contract},
         ]}))
@@ -131,20 +139,83 @@ fn an_approval_is_good_for_what_was_shown_and_asked_for_anew_otherwise() {
     assert_eq!(stage.check("act", 2, OTHER), Ok(()));
 }
 
+/// The attempt of `act` ends in a way that a retry may mend, or leaves open what it did.
+fn fails(stage: &mut Stage, category: FailureCategory) {
+    stage.within(|run, cx| run.start(cx, &"act".into(), None));
+    let failed = Outcome::Failed(Failure { category, message: String::new() });
+    let attempt = stage.run.instance(&"act".into()).unwrap().attempts;
+    let result = AttemptResult::without_cost("act".into(), attempt, failed);
+    stage.within(|run, cx| run.decide(cx, RunInput::Result(Box::new(result))));
+}
+
+fn redo(stage: &mut Stage) {
+    let (node, by) = ("act".into(), "ann".to_owned());
+    stage.within(|run, cx| run.decide(cx, RunInput::Resolved { node, how: Resolution::Redo, by }));
+}
+
 #[test]
-fn a_fork_asks_again_about_what_was_approved_and_has_not_started() {
-    let mut stage = Stage::new();
+fn a_fork_asks_again_about_every_yes_that_the_other_run_may_use() {
+    type Act = fn(&mut Stage);
+    let approved: Act = |stage| {
+        stage.ask("act", SHOWN);
+        stage.answer("act", 1, true);
+    };
+    let between_tries: Act = |stage| fails(stage, FailureCategory::Transient);
+    let retried: Act = |stage| {
+        stage.within(|run, cx| run.decide(cx, RunInput::RetryDue("act".into())));
+    };
+    let in_doubt: Act = |stage| fails(stage, FailureCategory::InDoubt);
+    let done_again: Act = redo;
+    let runs: Act = |stage| {
+        stage.within(|run, cx| run.start(cx, &"act".into(), None));
+    };
+    let from = RunId(uuid::Uuid::from_u128(7));
+    for (acts, is_void, state) in [
+        (&[approved][..], true, NodeState::Ready),
+        (&[approved, between_tries], true, NodeState::FailedRetryable),
+        (&[approved, between_tries, retried], true, NodeState::Ready),
+        (&[approved, in_doubt, done_again], true, NodeState::Ready),
+        // Without an end a person of the fork says what became of it.
+        (&[approved, runs], false, NodeState::Running),
+        (&[approved, in_doubt], false, NodeState::WaitingHuman),
+        (&[], false, NodeState::Ready),
+    ] {
+        let mut stage = Stage::new();
+        acts.iter().for_each(|act| act(&mut stage));
+        assert_eq!(stage.state("act"), state);
+        let before = stage.run.clone();
+        let events = stage.run.void_approvals(from, 3);
+        let named = |event: &Event| {
+            matches!(event, Event::ApprovalKept(kept)
+            if kept.node == "act".into() && kept.from == from && kept.by == "ann" && kept.void.is_some())
+        };
+        assert_eq!(events.iter().filter(|event| named(event)).count(), usize::from(is_void), "{events:?}");
+        assert_eq!(stage.state("act"), state, "nothing moves");
+        if is_void {
+            assert_eq!(stage.run.question(&"act".into()), Some(HumanRequestKind::Before));
+            assert_eq!(stage.run.void_approvals(from, 3), [], "once is enough");
+            // Recovery comes to the same.
+            let mut recovered = before;
+            events.iter().for_each(|event| recovered.apply(event, 3).unwrap());
+            assert_eq!(recovered.question(&"act".into()), Some(HumanRequestKind::Before));
+        }
+        if state == NodeState::Running {
+            assert_eq!(stage.run.acting(), ["act".into()], "an approved attempt is not repeated unasked");
+        }
+    }
+}
+
+#[test]
+fn a_fork_behind_a_redo_asks_about_an_effect_that_the_plan_does_not_ask_about() {
+    let mut stage = Stage::without_approval();
+    fails(&mut stage, FailureCategory::InDoubt);
+    redo(&mut stage);
+    assert_eq!(stage.run.question(&"act".into()), None, "the person has said so, in this run");
+    stage.run.void_approvals(RunId::default(), 3);
+    assert_eq!(stage.run.question(&"act".into()), Some(HumanRequestKind::Before));
     stage.ask("act", SHOWN);
-    stage.answer("act", 1, true);
-    let mut started = Stage { run: stage.run.clone(), now: 0 };
-    let events = stage.within(Run::ask_approved_again);
-    let asks = |event: &Event| matches!(event, Event::HumanRequest(asked) if asked.shown == Some(SHOWN));
-    assert!(events.iter().any(asks), "{events:?}");
-    assert_eq!(stage.state("act"), NodeState::WaitingHuman);
-    assert_eq!(stage.check("act", 2, SHOWN), Ok(()));
-    assert_eq!(stage.state("free"), NodeState::Ready, "nobody was asked about it");
-    started.within(|run, cx| run.start(cx, &"act".into(), None));
-    assert_eq!(started.within(Run::ask_approved_again), []);
+    stage.answer("act", 2, true);
+    assert_eq!(stage.run.question(&"act".into()), None);
 }
 
 #[test]

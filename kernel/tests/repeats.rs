@@ -381,7 +381,7 @@ fn repeat(
         terms.edits.push(ArtifactEdited { node, output, author, base, stale });
     }
     let named: BTreeSet<&NodeId> = decision.executed().map(|line| &line.node).collect();
-    let Drive { id, run: again, executed, carried, .. } = world.run(&decision.plan, terms);
+    let Drive { id, run: again, executed, asked, carried, .. } = world.run(&decision.plan, terms);
     let acted = executed.iter().filter(|node| again.node(node).is_some_and(Node::acts));
     for node in acted {
         let graph = again.plan().graph();
@@ -391,6 +391,15 @@ fn repeat(
         assert!(
             approved.iter().all(|node| !carried.contains(*node)),
             "{node} acted below a carried approval"
+        );
+        let is_guard = |guard: &&&NodeId| {
+            let is_executed = again.instance(guard).is_some_and(|it| it.status == NodeStatus::Executed);
+            is_executed && again.node(guard).is_some_and(|node| node.kind == Kind::HumanApproval)
+        };
+        let unasked = approved.iter().filter(is_guard).find(|guard| !asked.contains(**guard));
+        assert!(
+            asked.contains(node) || unasked.is_none(),
+            "{node} acted below {unasked:?}, whose answer is of another run"
         );
     }
     let is_named =
@@ -562,4 +571,45 @@ fn no_approval_that_leads_to_an_effect_holds_in_another_run() {
     below.as_array_mut().unwrap().push(send);
     below[3]["deps"] = json!(["below"]);
     Approved::new(below).run().again(Again::default(), "asked review; carried ");
+}
+
+/// A payment whose amount another node gives, behind a person who has seen neither.
+fn guarded() -> Value {
+    json!([
+        {"id": "amount", "tool": "pure", "params": {"p": 0}},
+        {"id": "beside", "tool": "pure", "params": {"p": 0}},
+        {"id": "guard", "kind": "human_approval"},
+        {"id": "send", "tool": "send", "effect": "external", "impact": 2, "idem": "none", "params": {"p": 0},
+            "deps": ["guard"], "param_refs": {"in": {"from": "amount", "path": "text"}}},
+        {"id": "note", "tool": "pure", "params": {"p": 0}, "deps": ["guard", "beside"]}
+    ])
+}
+
+#[test]
+fn a_guard_whose_answer_stays_allows_no_effect_that_is_made_again() {
+    let from = |from| Again { from: Some(from), ..Again::default() };
+    let approved = Approved::new(guarded()).run();
+    // Nothing that acts is executed again, so the answer stands for it.
+    let approved = approved.again(from("beside"), "asked ; carried ");
+    let approved = approved.again(from("amount"), "asked send; carried ");
+    // One yes for each effect, also for equal parameters.
+    let mut approved = approved.again(from("send"), "asked send; carried ");
+    approved.nodes[3]["params"]["p"] = json!(5);
+    let approved = approved.again(Again { is_other_plan: true, ..Again::default() }, "asked send; carried ");
+    // A guard that is reached itself asks itself.
+    approved.again(from("guard"), "asked guard; carried ");
+}
+
+#[test]
+fn the_invoice_names_an_effect_behind_an_answered_guard_as_asked_about() {
+    let approved = Approved::new(guarded()).run();
+    let (_, run) = approved.last.unwrap();
+    let from = NodeId::from("amount");
+    let decision = run.repeat(Change { from: Some(&from), ..Change::default() });
+    let lines =
+        decision.executed().map(|line| (line.node.as_str(), line.asks, line.approved, line.guards.len()));
+    assert_eq!(
+        lines.collect::<Vec<_>>(),
+        [("amount", false, None, 0), ("send", true, Some(EarlierApproval::Void), 1)]
+    );
 }

@@ -185,9 +185,28 @@ fn an_effect_that_was_undone_since_does_not_count_as_done() {
     world.ostler(&format!("fork @last --at {at}")).exits(2).complains("the effect of act was undone");
 }
 
-/// A receiver that fails after it took the first request, and knows a repetition by its key.
+/// The other run has used the yes, whether its attempt failed, was lost, or is made again.
 #[test]
-fn a_fork_between_two_tries_of_a_keyed_effect_uses_the_key_of_the_first() {
+fn a_fork_behind_a_redo_asks_again() {
+    let world = world();
+    let run = world.start("run doubt.yaml --workspace work --intent 2");
+    super::world::until("the program acts", || world.work("log") == "acted\n");
+    run.signal("KILL");
+    assert_eq!(run.end().code, None);
+    world.ostler("resume @last").exits(3);
+    world.ostler("resolve @last act --redo").exits(0);
+    assert_eq!(world.work("log"), "acted\nacted\n");
+    let at = record(&world, |line| line["kind"] == "human_answer");
+    world.ostler(&format!("fork @last --at {at}")).exits(3).says("approval to start");
+    assert_eq!(world.work("log"), "acted\nacted\n", "nobody has allowed a third one");
+    let asked = world.ostler("approvals").exits(0);
+    asked.says("asked again, because it leads to an effect");
+    world.ostler("reject @last act").exits(1);
+    assert_eq!(world.work("log"), "acted\nacted\n");
+}
+
+/// A receiver that fails after it took the first request, and knows a repetition by its key: its address, and the keys that it saw.
+fn receiver() -> (std::net::SocketAddr, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::sync::{Arc, Mutex};
 
@@ -216,7 +235,11 @@ fn a_fork_between_two_tries_of_a_keyed_effect_uses_the_key_of_the_first() {
             let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
     });
-    let world = World::new();
+    (address, keys)
+}
+
+/// A request to a receiver, and the record behind its first try.
+fn tried_twice(world: &World, address: std::net::SocketAddr, more: &str) {
     world.file(
         "ostler.toml",
         &format!(
@@ -226,14 +249,42 @@ fn a_fork_between_two_tries_of_a_keyed_effect_uses_the_key_of_the_first() {
     world.file(
         "pay.yaml",
         &format!(
-            "id: pay\nnodes:\n  - {{id: pay, tool: http.request, params: {{method: POST, url: 'http://{address}/', body: {{a: 1}}}}, retries: 3, timeout: 9s}}\n"
+            "id: pay\nnodes:\n  - {{id: pay, tool: http.request, params: {{method: POST, url: 'http://{address}/', body: {{a: 1}}}}, \
+             retries: 3, timeout: 9s{more}}}\n"
         ),
     );
-    world.ostler("run pay.yaml --workspace work --intent 2 --config ostler.toml").exits(0);
+}
+
+fn after_first_try(world: &World) -> u64 {
     let lines = world.ostler("events @last --json").exits(0).lines();
     let is_failed = |line: &&Value| line["body"]["to"] == "failed_retryable";
-    let at = lines.iter().find(is_failed).unwrap()["seq"].as_u64().unwrap();
+    lines.iter().find(is_failed).unwrap()["seq"].as_u64().unwrap()
+}
+
+#[test]
+fn a_fork_between_two_tries_of_a_keyed_effect_uses_the_key_of_the_first() {
+    let ((address, keys), world) = (receiver(), World::new());
+    tried_twice(&world, address, "");
+    world.ostler("run pay.yaml --workspace work --intent 2 --config ostler.toml").exits(0);
+    let at = after_first_try(&world);
     world.ostler(&format!("fork @last --at {at} --config ostler.toml")).exits(0);
     let keys = keys.lock().unwrap();
     assert!(keys.len() > 2 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+}
+
+#[test]
+fn a_fork_between_two_tries_of_an_approved_effect_asks_again() {
+    let ((address, keys), world) = (receiver(), World::new());
+    tried_twice(&world, address, ", approval: before, human_timeout: 1h");
+    world.ostler("run pay.yaml --workspace work --intent 2 --config ostler.toml").exits(3);
+    let digest = || {
+        let asked = world.ostler("approvals --json --config ostler.toml").exits(0).lines();
+        asked[0]["digest"].as_str().unwrap().to_owned()
+    };
+    world.ostler(&format!("approve @last pay --digest {} --config ostler.toml", digest())).exits(0);
+    let (at, tries) = (after_first_try(&world), keys.lock().unwrap().len());
+    world.ostler(&format!("fork @last --at {at} --config ostler.toml")).exits(3);
+    assert_eq!(keys.lock().unwrap().len(), tries, "the yes was for the other run");
+    world.ostler(&format!("approve @last pay --digest {} --config ostler.toml", digest())).exits(0);
+    assert!(keys.lock().unwrap().len() > tries);
 }

@@ -28,9 +28,24 @@ nodes:
   - {id: more, tool: fs.write, params: {path: log, mode: append, text: "y"}, deps: [review]}
 "#;
 
+/// A payment whose amount another node gives, and what stands beside it, behind one answer.
+const GUARDED: &str = r#"
+id: guarded
+nodes:
+  - {id: amount, tool: text.render, params: {template: "50", values: {}}}
+  - {id: guard, kind: human_approval, params: {question: Shall it be paid?}, human_timeout: 1h}
+  - id: pay
+    tool: fs.write
+    params: {path: log, mode: append}
+    param_refs: {text: {from: amount, path: text}}
+    deps: [guard]
+  - {id: note, tool: text.render, params: {template: noted, values: {}}, deps: [guard]}
+"#;
+
 fn world() -> World {
     let world = approvals_world();
     world.file("review.yaml", REVIEW).file("effects.yaml", EFFECTS).file("two.json", "{\"text\": \"2\"}");
+    world.file("guarded.yaml", GUARDED).file("sixty.json", "{\"text\": \"60\"}");
     world
 }
 
@@ -124,4 +139,54 @@ fn a_fork_keeps_what_was_approved_after_its_record() {
     let world = approved("review");
     let approved = world.ostler("fork @last --at 1").exits(0);
     approved.says("approved       memo, by ").says("approved       review, by ");
+}
+
+/// What the person at the guard said yes to was paid; another amount is another payment.
+#[test]
+fn an_effect_behind_a_guard_that_keeps_its_answer_is_asked_about_with_the_difference() {
+    let world = world();
+    world.ostler("run guarded.yaml --workspace work").exits(3);
+    approve(&world, "").exits(0);
+    assert_eq!(world.work("log"), "50");
+    // What changes nothing keeps the answer.
+    world.ostler("rerun @last --from note").exits(0);
+    assert_eq!(world.work("log"), "50");
+    let edit = "edit @last amount --file sixty.json";
+    let invoice = world.ostler(&format!("{edit} --dry-run")).exits(0);
+    invoice.says("approvals   pay").says("void        approvals of pay");
+    world.ostler(edit).exits(3);
+    assert_eq!(world.work("log"), "50", "nobody has seen the other amount");
+    let asked = question(&world);
+    assert_eq!((asked["node"].as_str(), &asked["guards"]), (Some("pay"), &json!(["guard"])));
+    assert_eq!(
+        asked["changes"][0],
+        json!({"part": "params.text", "was": "50", "now": "60", "difference": ["-50", "+60"]})
+    );
+    let listed = world.ostler("approvals").exits(0);
+    listed
+        .says("asked again, because it leads to an effect")
+        .says("asked in place of guard, answered in another run")
+        .says("│ -50\n    │ +60");
+    approve(&world, "").exits(0);
+    assert_eq!(world.work("log"), "5060");
+    // The next one is asked about too, also if it shows the same; a no ends it.
+    world.ostler("rerun @last --from pay").exits(3);
+    assert_eq!(question(&world).get("changes"), None);
+    world.ostler("reject @last pay").exits(1);
+    assert_eq!(world.work("log"), "5060");
+    world.ostler("doctor").exits(0).says("nothing is broken");
+}
+
+#[test]
+fn a_fork_behind_the_answer_of_a_guard_asks_about_the_effect() {
+    let world = world();
+    world.ostler("run guarded.yaml --workspace work").exits(3);
+    approve(&world, "").exits(0);
+    let lines = world.ostler("events @last --json").exits(0).lines();
+    let at = lines.iter().rev().find(|line| line["kind"] == "human_answer").unwrap()["seq"].clone();
+    world.ostler(&format!("fork @last --at {at}")).exits(3);
+    assert_eq!(world.work("log"), "50");
+    assert_eq!(question(&world)["node"], "pay");
+    approve(&world, "").exits(0);
+    assert_eq!(world.work("log"), "5050");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use ostler_kernel::event::{ArtifactEdited, HumanRequestKind};
+use ostler_kernel::event::{ApprovalKept, ArtifactEdited, HumanRequestKind};
 use ostler_kernel::id::{Digest, DigestStart, NodeId, RunId, Ticks};
 use ostler_kernel::lineage::{EditRefusal, Edited, StalePolicy, check_edit};
 use ostler_kernel::plan::Plan;
@@ -184,6 +184,9 @@ impl System {
             return Err(AgainError::StaleEdits { nodes: decision.asked_edits });
         }
         let mut terms = view.run.terms_to_repeat(run, &decision);
+        let guarded = decision.executed().map(|line| (line.node.clone(), line.guards.clone()));
+        let guarded: Vec<(NodeId, Vec<NodeId>)> = guarded.collect();
+        self.add_answers_of_guards((run, &view), &guarded, &mut terms.approvals).await;
         if let Some(edit) = again.edit {
             let edited = self.edited(&view, edit).await?;
             terms.edits.retain(|earlier| earlier.node != edited.node);
@@ -250,6 +253,30 @@ impl System {
             }
         }
         true
+    }
+
+    /// Adds the answers of guards that stood for effects of a run: the question about another effect names the person, and what differs
+    /// from the call that was made. An effect with an approval of its own has that.
+    pub(crate) async fn add_answers_of_guards(
+        &self,
+        (run, view): (RunId, &RunView),
+        guarded: &[(NodeId, Vec<NodeId>)],
+        approvals: &mut Vec<ApprovalKept>,
+    ) {
+        for (effect, guards) in guarded {
+            let is_there =
+                |kept: &ApprovalKept| kept.node == *effect && kept.kind == HumanRequestKind::Before;
+            let (Some(guard), Some(node)) = (guards.first(), view.run.node(effect)) else { continue };
+            if approvals.iter().any(is_there) {
+                continue;
+            }
+            let (gatekeeper, results) = (&self.services.gatekeeper, &self.services.results);
+            let before = HumanRequestKind::Before;
+            let made = shown(gatekeeper, results, &view.opened, &view.run, node, before).await.request;
+            // Without the document, for lack of space, the question shows no difference.
+            let _ = results.artifacts.put(made.document()).await;
+            approvals.extend(view.run.approval_by_guard(run, guard, effect.clone(), made.digest()));
+        }
     }
 
     /// The result that an edit replaces; `None` without an edit, or if it cannot be read.

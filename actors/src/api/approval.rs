@@ -80,6 +80,8 @@ pub struct Approval {
     pub changes: Vec<ShownChange>,
     /// The approval that a person gave in the repeated run. It does not hold here, else the question would not be open.
     pub earlier: Option<ApprovalKept>,
+    /// `human_approval` nodes above the effect that another run was answered: the question stands in their place.
+    pub guards: Vec<NodeId>,
     /// The result that an approval would publish.
     pub result: Option<Output>,
     /// The call of a model that the budget does not allow.
@@ -145,6 +147,7 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
             files_before,
             changes,
             earlier,
+            guards: view.run.guards_elsewhere(&node.id),
             result,
             shortfall,
             is_outdated,

@@ -118,14 +118,19 @@ impl System {
         if let Some(node) = withdrawn.iter().find(|node| is_done(node)) {
             return Err(ForkError::Withdrawn(node.clone()));
         }
-        let today = self.view(from, None).await?.run;
-        if let Some(node) = today.undone().into_iter().find(|node| is_done(node)) {
+        let today = self.view(from, None).await?;
+        if let Some(node) = today.run.undone().into_iter().find(|node| is_done(node)) {
             return Err(ForkError::Undone(node.clone()));
         }
-        let approvals = today.approvals_since(from, &state, &withdrawn);
+        let mut approvals = today.run.approvals_since(from, &state, &withdrawn);
         let forked = prefix.forked(from, &state, fork.by);
-        self.leave_in_doubt((from, &today), run, &mut state, &mut records);
-        records.extend(self.services.kernel.without_planner(run, &mut state, Run::ask_approved_again));
+        state.apply(&forked, now).map_err(|step| RunError::Change(step.to_string()))?;
+        self.leave_in_doubt((from, &today.run), run, &mut state, &mut records);
+        records.extend(state.void_approvals(from, now));
+        let guarded = state.instances().filter(|(_, instance)| instance.is_live());
+        let guarded = guarded.map(|(node, _)| (node.id.clone(), state.guards_elsewhere(&node.id)));
+        let guarded: Vec<(NodeId, Vec<NodeId>)> = guarded.collect();
+        self.add_answers_of_guards((from, &today), &guarded, &mut approvals).await;
         if !fork.set.is_empty() {
             self.set_params(run, &mut state, fork.set, &mut records)?;
         }

@@ -154,6 +154,12 @@ impl Node {
         self.reach().acts()
     }
 
+    /// Returns whether an attempt may change the world, itself or through a run that it opens: an approval of the node, or of a guard
+    /// above it, then allows one effect, in one run. The only place that decides this.
+    pub fn may_change_world(&self) -> bool {
+        self.acts() || self.kind == Kind::SubAgent
+    }
+
     /// Reaction to a lost result: the stricter answer of the node's own class and the class of its
     /// tests. The only place that decides whether a lost attempt is in doubt.
     pub fn on_lost_result(&self) -> OnLostResult {

@@ -8,9 +8,9 @@ use super::Run;
 use super::diagnosis::{Diagnosed, Diagnosis};
 use super::node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
 use crate::event::{
-    ApprovalKept, ArtifactEdited, AttemptIntent, AttemptResult, ChangeCause, Event, Exposure, Failure,
-    HumanAnswer, HumanRequest, HumanRequestKind, KeptIdentity, OperatorAct, Outcome, PlanRefusal,
-    PlanVersion, ResultKept, Timer, TimerKind,
+    ArtifactEdited, AttemptIntent, AttemptResult, ChangeCause, Event, Exposure, Failure, HumanAnswer,
+    HumanRequest, HumanRequestKind, KeptIdentity, OperatorAct, Outcome, PlanRefusal, PlanVersion, ResultKept,
+    Timer, TimerKind,
 };
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Plan, Revision};
@@ -109,9 +109,8 @@ impl Run {
                 let KeptIdentity { node, reuse, idempotency_key } = KeptIdentity::clone(kept);
                 self.kept_works.insert(node, WorkIdentity { reuse, idempotency_key });
             }
-            Event::ApprovalKept(kept) => {
-                self.kept_approvals.entry(kept.node.clone()).or_default().push(ApprovalKept::clone(kept));
-            }
+            Event::ApprovalKept(kept) => self.apply_kept_approval(kept),
+            Event::Forked(forked) => self.apply_fork(forked),
             Event::ApprovalMaterial { node, material } => {
                 self.instance_mut(node)?.material = Some(Box::new(*material));
             }
@@ -188,7 +187,6 @@ impl Run {
             | Event::Retracted(_)
             | Event::RetractionCarriedOut { .. }
             | Event::RetractionLifted { .. }
-            | Event::Forked(_)
             | Event::CandidateKept(_)
             | Event::ResultJudged(_)
             | Event::RunClosed { .. } => {}

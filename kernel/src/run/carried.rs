@@ -15,7 +15,7 @@ use crate::event::{ApprovalCarried, ApprovalKept, ApprovalVoid, Event, HumanRequ
 use crate::grant;
 use crate::id::{Digest, NodeId, RunId, Ticks};
 use crate::lineage;
-use crate::plan::{Kind, Node, Plan};
+use crate::plan::{Node, Plan};
 
 impl Run {
     /// Approvals that this run was given of the repeated run.
@@ -198,7 +198,6 @@ fn shows_otherwise(kind: HumanRequestKind, before: &Node, now: &Node) -> bool {
 
 /// True if the node or one below it may change the world: whoever approves it approves that too.
 fn leads_to_an_effect(plan: &Plan, at: usize) -> bool {
-    let acts = |node: &Node| node.acts() || node.reach().impact > 0 || node.kind == Kind::SubAgent;
     let below = plan.graph().reached_from(at, |_| true);
-    acts(&plan.nodes[at]) || below.into_iter().any(|at| acts(&plan.nodes[at]))
+    below.into_iter().chain([at]).any(|at| plan.nodes[at].may_change_world())
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::decision::{Decision, DecisionContext};
 use super::{OpeningTerms, RecomputationCause, Run};
 use crate::event::{
-    ApprovalKept, AttemptIntent, AttemptResult, Event, Forked, HumanRequest, HumanRequestKind, RecordPlace,
-    ReuseDecision, RunOpened, Timer,
+    ApprovalKept, AttemptIntent, AttemptResult, Event, Forked, HumanRequest, RecordPlace, ReuseDecision,
+    RunOpened, Timer,
 };
 use crate::id::{NodeId, RunId, Ticks};
+use crate::plan::Node;
 use crate::port::{Position, Recorded, Seq};
-use crate::run::{NodeState, NodeStatus, TransitionReason};
+use crate::run::{NodeState, NodeStatus};
 
 /// Most records that a fork takes over.
 pub const FORK_RECORDS_MAX: usize = 20_000;
@@ -177,29 +177,17 @@ impl Run {
         approvals
     }
 
-    /// Running nodes with an attempt that may have changed the world, and may not be repeated unasked.
+    /// Running nodes with an attempt that may have changed the world, and may not be repeated unasked: by its class, or because the yes
+    /// for it was given in the other run.
     pub fn acting(&self) -> Vec<NodeId> {
+        let needs_yes = |node: &Node| {
+            node.may_change_world() && self.position(&node.id).is_some_and(|at| self.asks_before(at))
+        };
         let acts = self.instances().filter(|(node, instance)| {
-            matches!(instance.status, NodeStatus::Running { .. }) && self.doubt(node).is_some()
+            matches!(instance.status, NodeStatus::Running { .. })
+                && (self.doubt(node).is_some() || needs_yes(node))
         });
         acts.map(|(node, _)| node.id.clone()).collect()
-    }
-
-    /// Asks again about every approved node that has not started, and acts or was held by the gate: a yes counts for one call, and the
-    /// other run has made it, or may make it. Returns the records, already applied.
-    pub fn ask_approved_again(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
-        let approved = self.instances().filter(|(node, instance)| {
-            let counts_once = node.acts() || instance.held_by_gate;
-            counts_once && instance.approved && instance.status == NodeStatus::Ready
-        });
-        let approved: Vec<NodeId> = approved.map(|(node, _)| node.id.clone()).collect();
-        let mut decision = Decision::new(self, cx);
-        for node in approved {
-            let Some(at) = decision.run.position(&node) else { continue };
-            let shown = decision.run.instances[at].shown.as_deref().copied();
-            decision.ask(at, TransitionReason::ApproveBefore, HumanRequestKind::Before, shown);
-        }
-        decision.events
     }
 }
 

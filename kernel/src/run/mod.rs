@@ -54,6 +54,7 @@ mod entering;
 mod fold;
 mod fork;
 mod goal;
+mod guards;
 mod human;
 mod input;
 mod inputs;
@@ -192,6 +193,8 @@ pub struct Run {
     kept_works: BTreeMap<NodeId, WorkIdentity>,
     /// Approvals of the repeated run.
     kept_approvals: BTreeMap<NodeId, Vec<ApprovalKept>>,
+    /// Nodes of a fork that the other run had answered.
+    taken_over: BTreeSet<NodeId>,
     /// Nodes as they were written, before a list was expanded or a patch mended the node.
     written: BTreeMap<NodeId, Box<Node>>,
     /// Descriptions under which attempts began, before a change of the plan replaced them.
@@ -279,6 +282,7 @@ impl Run {
             kept: BTreeMap::new(),
             kept_works: BTreeMap::new(),
             kept_approvals: BTreeMap::new(),
+            taken_over: BTreeSet::new(),
             written: BTreeMap::new(),
             replaced: Vec::new(),
             superseded: BTreeSet::new(),

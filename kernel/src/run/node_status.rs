@@ -176,6 +176,8 @@ pub struct NodeInstance {
     pub approved: bool,
     /// The gate held the call for a person's approval.
     pub held_by_gate: bool,
+    /// A person approved an attempt of the run that this one forks; that yes allows nothing here.
+    pub(super) asks_again: bool,
     /// Digest of the document in the last question. A question about an attempt in doubt has no document and keeps the
     /// digest.
     pub shown: Option<Box<Digest>>,
@@ -251,6 +253,7 @@ impl NodeInstance {
             requests: 0,
             approved: false,
             held_by_gate: false,
+            asks_again: false,
             shown: None,
             shown_before: None,
             answered: None,

@@ -12,11 +12,14 @@ pub(super) const CONTROLS: u8 = 2;
 
 impl Run {
     /// True if a person must approve a node before the node acts: the plan asks for an approval, the run has an oversight
-    /// mode and the node's impact escalates, or the gate held the call.
+    /// mode and the node's impact escalates, the gate held the call, or no yes of this run covers the effect.
     pub(super) fn asks_before(&self, at: usize) -> bool {
         let node = &self.plan.nodes[at];
         let escalates = self.plan.policy.oversight.is_some() && node.reach().impact >= CONTROLS;
-        node.approval == Approval::Before || escalates || self.instances[at].held_by_gate
+        node.approval == Approval::Before
+            || escalates
+            || self.instances[at].held_by_gate
+            || self.lacks_own_yes(at)
     }
 }
 

@@ -74,6 +74,9 @@ pub struct ApprovalView {
     /// The approval that a person gave in the repeated run, and that does not hold here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<EarlierApprovalView>,
+    /// `human_approval` nodes above the effect that keep their answer of another run: this question stands in their place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<String>,
     /// Programs that test the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<TestView>,

@@ -22,6 +22,10 @@ pub(super) fn earlier_lines(question: &ApprovalView, detail: Detail, lines: &mut
         let (by, run) = (detail.line(&earlier.by), short_id(&earlier.run));
         lines.push(format!("    approved by {by} in run {run}; asked again, because {why}"));
     }
+    if !question.guards.is_empty() {
+        let guards = detail.line(&question.guards.join(", "));
+        lines.push(format!("    asked in place of {guards}, answered in another run"));
+    }
     for change in &question.changes {
         let part = detail.line(&change.part);
         let value = |value: &Option<Value>| {

@@ -35,6 +35,8 @@ pub struct Recomputation {
     pub asks: bool,
     /// Worth of the approval that a person gave in the repeated run; `None` without one.
     pub approved: Option<EarlierApproval>,
+    /// `human_approval` nodes above an effect that keep their answer: a person is asked about the effect instead.
+    pub guards: Vec<NodeId>,
 }
 
 /// Worth of an approval of the repeated run for a node that is executed.

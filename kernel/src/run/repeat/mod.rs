@@ -138,7 +138,8 @@ impl Run {
             let sources = graph.sources[at].iter().map(|(source, _)| *source);
             let changed = sources.filter(|&source| executed[source] || edited == Some(source));
             let inputs = changed.map(|at| nodes[at].id.clone()).collect();
-            let line = self.recomputation(&whole, node, &first, inputs);
+            let guards = self.guards_kept(&whole, at, &executed);
+            let line = self.recomputation(&whole, node, &first, (inputs, guards));
             Some((node.id.clone(), Fate::Execute(line)))
         };
         let fates = order.into_iter().filter_map(fate).collect();
@@ -303,19 +304,23 @@ impl Run {
         plan: &Plan,
         node: &Node,
         first: &BTreeMap<NodeId, RecomputationCause>,
-        inputs: Vec<NodeId>,
+        (inputs, guards): (Vec<NodeId>, Vec<NodeId>),
     ) -> Recomputation {
+        let is_guarded = !guards.is_empty();
+        let approved = self.earlier_approval(plan, &node.id, first);
         Recomputation {
             node: node.id.clone(),
             cause: first.get(&node.id).copied(),
             inputs,
             impact: node.reach().impact,
             acts: node.acts(),
-            asks: node.kind == Kind::HumanApproval
+            asks: is_guarded
+                || node.kind == Kind::HumanApproval
                 || node.approval == Approval::Before
                 || node.asks_after()
                 || plan.policy.oversight.is_some() && node.reach().impact >= super::oversight::CONTROLS,
-            approved: self.earlier_approval(plan, &node.id, first),
+            approved: if is_guarded { Some(EarlierApproval::Void) } else { approved },
+            guards,
         }
     }
 
