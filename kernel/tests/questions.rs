@@ -218,6 +218,24 @@ fn a_fork_behind_a_redo_asks_about_an_effect_that_the_plan_does_not_ask_about() 
     assert_eq!(stage.run.question(&"act".into()), None);
 }
 
+/// A process that died, and a policy that has changed since: however few tries are left, a person is asked and nothing fails.
+#[test]
+fn an_attempt_that_is_not_what_was_approved_is_asked_about_again() {
+    let mut stage = Stage::new();
+    for (attempt, shown) in [SHOWN, OTHER, SHOWN, OTHER].into_iter().enumerate() {
+        assert!(!stage.run.is_approved(&"act".into(), || shown));
+        stage.ask("act", shown);
+        stage.answer("act", attempt as u32 + 1, true);
+        stage.within(|run, cx| run.start(cx, &"act".into(), None));
+        assert!(stage.run.is_approved(&"act".into(), || shown));
+        let (node, what) = ("act".into(), "another policy".to_owned());
+        stage.within(|run, cx| run.decide(cx, RunInput::Unapproved { node, what }));
+        assert_eq!(stage.state("act"), NodeState::Ready);
+    }
+    assert!(!stage.ask("act", SHOWN).is_empty());
+    assert_eq!(stage.state("act"), NodeState::WaitingHuman);
+}
+
 #[test]
 fn a_no_ends_what_an_earlier_run_approved() {
     for (approve, is_kept) in [(true, true), (false, false)] {

@@ -112,7 +112,7 @@ fn as_planned(
             | HumanRequestKind::Budget
             | HumanRequestKind::Wait => Vec::new(),
         },
-        policy_epoch: gatekeeper.policy().epoch,
+        policy: gatekeeper.policy_digest(),
         files: Vec::new(),
         refusal: None,
     };

@@ -34,6 +34,10 @@ pub(super) enum Refusal {
     Unasked(Box<Question>),
 }
 
+/// Failure of an attempt that is asked about again.
+const UNAPPROVED: &str = "what was approved is not what would be done now: tools, the policy, what confines programs or the files that it names have \
+                          changed";
+
 impl Refusal {
     /// An input cannot be read: for good if it is missing or damaged, perhaps not after an error of the disk.
     pub(super) fn unreadable(unreadable: Unreadable) -> Refusal {
@@ -51,11 +55,6 @@ impl Refusal {
         }
         self
     }
-
-    fn unapproved() -> Refusal {
-        let what = "what was approved is not what would be done now: tools, the policy or the files that it names have changed";
-        Refusal::Failed(FailureCategory::Transient, what.to_owned())
-    }
 }
 
 impl RunDriver {
@@ -65,7 +64,7 @@ impl RunDriver {
         let at = self.run.graph().position(id).expect("a node that was started exists");
         let node = &plan.nodes[at];
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
-        // A changed call is shown again before its attempt starts, so only a lost attempt can differ from its approval here.
+        // A changed call is shown again before it is queued; here differ attempts that were lost, or that waited long for their slot.
         let key = self.key(id, attempt);
         let most = u64::try_from(node.timeout).unwrap_or(1);
         let affords = !self.has_budget() || self.services.run_budgets.may_start(&key, most);
@@ -76,7 +75,10 @@ impl RunDriver {
                 true => Ok(prepared),
                 false => {
                     self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
-                    Err(Refusal::unapproved())
+                    self.release_slot(slot);
+                    self.release_budget(&key);
+                    return self
+                        .decide(RunInput::Unapproved { node: id.clone(), what: UNAPPROVED.to_owned() });
                 }
             },
             Err(refusal) => Err(refusal),

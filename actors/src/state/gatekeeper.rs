@@ -11,6 +11,7 @@ use ostler_kernel::gate::{
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Object;
+use ostler_kernel::lineage;
 use ostler_kernel::plan::{Effect, Node, Rule, model_tool};
 use ostler_kernel::policy::{
     EarlierRun, RULE_OF_TWO, ResultTerms, earlier_run, exposure, has_read_strangers_and_private, provenance,
@@ -45,15 +46,16 @@ pub(crate) struct Gatekeeper {
     limits: Limits,
 }
 
-/// A policy, and its digest, which is not computed at each decision.
+/// A policy, and its digest together with what confines programs, which is not computed at each decision.
 struct InForce {
     policy: Arc<GatePolicy>,
     digest: Digest,
 }
 
 impl InForce {
-    fn new(policy: GatePolicy) -> InForce {
-        InForce { digest: policy.digest(), policy: Arc::new(policy) }
+    fn new(policy: GatePolicy, toolbox: &Toolbox) -> InForce {
+        let digest = lineage::hash("ostler.terms.1", &[&policy.digest().0, &toolbox.confinement().0]);
+        InForce { digest, policy: Arc::new(policy) }
     }
 }
 
@@ -72,8 +74,8 @@ impl Gatekeeper {
         limits: Limits,
     ) -> Gatekeeper {
         Gatekeeper {
+            policy: RwLock::new(InForce::new(policy, &toolbox)),
             toolbox,
-            policy: RwLock::new(InForce::new(policy)),
             lockdown: AtomicBool::new(false),
             clearance: Clearance::default(),
             callbacks: Callbacks::default(),
@@ -90,7 +92,8 @@ impl Gatekeeper {
         Arc::clone(&self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).policy)
     }
 
-    /// Digest of the policy in force; see [`GatePolicy::digest`].
+    /// Digest of the policy in force, without its number (see [`GatePolicy::digest`]), and of what confines programs. Approvals are bound
+    /// to it.
     pub(crate) fn policy_digest(&self) -> Digest {
         self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).digest
     }
@@ -99,7 +102,7 @@ impl Gatekeeper {
     pub(crate) fn replace_policy(&self, policy: GatePolicy) -> u64 {
         let mut current = self.policy.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         let epoch = current.policy.epoch + 1;
-        *current = InForce::new(GatePolicy { epoch, ..policy });
+        *current = InForce::new(GatePolicy { epoch, ..policy }, &self.toolbox);
         epoch
     }
 

@@ -10,6 +10,7 @@ use ostler_kernel::gate::{
 };
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
+use ostler_kernel::lineage;
 use ostler_kernel::plan::{BadParam, Effect, Idempotency, Kind, MODEL_DEFAULT, Node, ToolDefaults, Tools};
 use ostler_kernel::policy::SEARCH_TOOL;
 use ostler_kernel::port::{Tool, WorkspaceUse};
@@ -194,6 +195,15 @@ impl Toolbox {
 
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(name).map(GatedTool::tool)
+    }
+
+    /// Digest of everything that confines programs; see [`Tool::confinement`].
+    pub(crate) fn confinement(&self) -> Digest {
+        let confined = self.tools.iter().filter_map(|(name, tool)| Some((name, tool.tool().confinement()?)));
+        let parts: Vec<Vec<u8>> =
+            confined.map(|(name, digest)| [name.as_bytes(), &[0], &digest.0].concat()).collect();
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        lineage::hash("ostler.confinement.1", &parts)
     }
 
     pub(crate) fn version(&self, name: &str) -> Option<&str> {

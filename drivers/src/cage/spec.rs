@@ -7,6 +7,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::event::Failure;
+use ostler_kernel::id::Digest;
+use ostler_kernel::lineage;
 use ostler_kernel::plan::Effect;
 use ostler_kernel::port::CageRung;
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,16 @@ pub(crate) struct Cages {
     /// What was noted last of where programs write.
     noted: Arc<Mutex<Option<Noted>>>,
     enabled: bool,
+}
+
+impl Cages {
+    /// Digest of the configuration of the cages. Paths that the process itself sets are no part of it.
+    pub(crate) fn digest(&self) -> Digest {
+        let SandboxConfig { minimum, read, bubblewrap, limits, helper: _, hide: _, freeze: _, workspaces: _ } =
+            &self.config;
+        let parts = (self.enabled, minimum, read, bubblewrap, limits, &self.write);
+        lineage::hash("ostler.cage.1", &[format!("{parts:?}").as_bytes()])
+    }
 }
 
 /// Folders, and configuration files that programs cannot change.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
+use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
     AttemptLog, BoxFuture, CageRung, CallContext, NamedFile, NoLog, Tool, ToolResult, ToolSpec, WorkspaceUse,
@@ -141,6 +142,10 @@ impl Tool for ShellRun {
 
     fn reads_strangers_outside(&self) -> bool {
         true
+    }
+
+    fn confinement(&self) -> Option<Digest> {
+        Some(self.cages.digest())
     }
 
     fn sends_out(&self) -> bool {

@@ -12,6 +12,7 @@ use super::model::{CallOrigin, ModelTerms};
 use super::named_file::NamedFile;
 use crate::event::Failure;
 use crate::gate::{CallClass, Permit};
+use crate::id::Digest;
 
 /// Prefix of the tools of MCP servers.
 pub const MCP_PREFIX: &str = "mcp.";
@@ -155,6 +156,12 @@ pub trait Tool: Send + Sync + 'static {
         _workspace: Arc<Path>,
     ) -> BoxFuture<'_, Vec<NamedFile>> {
         Box::pin(std::future::ready(Vec::new()))
+    }
+
+    /// Digest of the configuration that confines the programs of calls; `None`, the default, if nothing does. An approval holds for this
+    /// configuration alone. Equal in every process with the same configuration.
+    fn confinement(&self) -> Option<Digest> {
+        None
     }
 
     /// True if calls send data out of the system, even if they change nothing.

@@ -38,8 +38,9 @@ pub struct ApprovalRequest {
     /// Questions of the node's contract for a person, about a result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<String>,
-    /// Number of the gate's policy: a change asks again.
-    pub policy_epoch: u64,
+    /// Digest of the content of the gate's policy, and of what confines programs: a change asks again, a policy that is only read anew
+    /// does not.
+    pub policy: Digest,
     /// Files of the workspace that the call and its tests name or execute, as they are: a change asks again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<NamedFile>,
@@ -95,10 +96,13 @@ impl ApprovalRequest {
         let mut now = serde_json::to_value(self).expect("names, numbers and JSON are JSON");
         let params = |document: &mut Value| document["params"].take();
         let mut changes = shown_changes("params", &params(&mut before), &params(&mut now));
-        let is_other_policy = before["policy_epoch"] != now["policy_epoch"];
+        let is_other_policy = before["policy"] != now["policy"];
         let words = shown_changes("", &before, &now).into_iter();
-        changes
-            .extend(words.filter(|change| !matches!(change.part.as_str(), "policy_epoch" | "files" | "ask")));
+        // Documents of versions before had the number of the policy.
+        let is_told = |change: &ShownChange| {
+            !matches!(change.part.as_str(), "policy" | "policy_epoch" | "files" | "ask")
+        };
+        changes.extend(words.filter(is_told));
         if is_other_policy {
             changes.push(ShownChange { part: "policy".to_owned(), was: None, now: None });
         }
@@ -108,12 +112,12 @@ impl ApprovalRequest {
     /// Digest of the whole document; an answer names the digest.
     ///
     /// ```
-    /// # use ostler_kernel::{event::HumanRequestKind, plan::{Effect, Kind}, run::ApprovalRequest};
+    /// # use ostler_kernel::{event::HumanRequestKind, id::Digest, plan::{Effect, Kind}, run::ApprovalRequest};
     /// # let (tool_version, refusal, tests, questions) = (None, None, Vec::new(), Vec::new());
     /// let shown = ApprovalRequest {
     ///     ask: HumanRequestKind::Before, kind: Kind::Tool, tool: Some("fs.write".into()), tool_version,
     ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, questions, refusal,
-    ///     policy_epoch: 1, files: Vec::new(),
+    ///     policy: Digest([1; 32]), files: Vec::new(),
     /// };
     /// let other = ApprovalRequest { impact: 2, ..shown.clone() };
     /// assert_ne!(shown.digest(), other.digest());
@@ -162,7 +166,7 @@ mod tests {
             params: Map::from_iter([("path".to_owned(), json!("a")), ("text".to_owned(), json!("x"))]),
             tests: Vec::new(),
             questions: Vec::new(),
-            policy_epoch: 1,
+            policy: Digest([1; 32]),
             files: Vec::new(),
             refusal: None,
         };
@@ -186,7 +190,7 @@ mod tests {
         check(request(|now| drop(now.params.remove("text"))), &["params.text \"x\" -"]);
         check(request(|now| now.impact = 2), &["impact 1 2"]);
         check(request(|now| now.tool_version = None), &["tool_version \"1\" null"]);
-        check(request(|now| now.policy_epoch = 2), &["policy - -"]);
+        check(request(|now| now.policy = Digest([2; 32])), &["policy - -"]);
         let other = Artifact { media: "application/json".to_owned(), content: before.document().content };
         assert_eq!(request(|now| now.impact = 2).changes_since(&other), []);
     }

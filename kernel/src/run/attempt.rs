@@ -148,6 +148,26 @@ impl Decision<'_, '_, '_> {
         self.in_doubt(at, draining);
     }
 
+    /// Ends an attempt that is not what was approved, and asks again, whatever is left to try: the node comes to be ready, where another
+    /// document asks.
+    pub(super) fn unapproved(&mut self, node: &NodeId, what: String) {
+        let Some(at) = self.run.position(node) else { return };
+        let instance = &self.run.instances[at];
+        let (draining, attempt) = (instance.is_draining(), instance.attempts);
+        if !matches!(instance.status, NodeStatus::Running { .. }) {
+            return;
+        }
+        let outcome = Outcome::Failed(Failure { category: FailureCategory::Transient, message: what });
+        let result = AttemptResult::without_cost(node.clone(), attempt, outcome);
+        self.emit(Event::AttemptResult(Box::new(result)));
+        let why = TransitionReason::Category(FailureCategory::Transient);
+        if draining {
+            return self.fail(at, why);
+        }
+        self.transit(at, NodeState::FailedRetryable, why);
+        self.transit(at, NodeState::Pending, TransitionReason::Retry);
+    }
+
     pub(super) fn resolved(&mut self, node: &NodeId, how: Resolution, by: String) {
         let (Some(at), Ok(_)) = (self.run.position(node), self.run.check_resolution(node, None)) else {
             return;

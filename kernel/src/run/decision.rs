@@ -86,6 +86,7 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
             RunInput::Resolved { node, how, by } => self.resolved(&node, how, by),
             RunInput::AttemptLost(node) => self.attempt_lost(&node),
             RunInput::WorkChanged { node, what } => self.work_changed(&node, what),
+            RunInput::Unapproved { node, what } => self.unapproved(&node, what),
             RunInput::ResultsRead(results) => self.run.results_read(results),
             RunInput::WaitAnswer(answer) => self.wait_answer(*answer),
             RunInput::KeptAnswer { node, holds } => self.kept_answer(&node, holds),

@@ -72,6 +72,14 @@ pub enum RunInput {
         /// Description of the difference.
         what: String,
     },
+    /// The attempt of this node is not what a person approved: the call, the policy or what confines programs has changed since. Nothing
+    /// of it was begun, or its process died.
+    Unapproved {
+        /// The node.
+        node: NodeId,
+        /// Description of the difference.
+        what: String,
+    },
     /// Results requested by [`Run::unread`](super::Run::unread), by node.
     ResultsRead(Vec<(NodeId, ReadResult)>),
     /// An answer from outside came for a wait.

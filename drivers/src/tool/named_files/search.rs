@@ -12,7 +12,7 @@ use super::content::{Reader, stamp, stamped};
 use super::glob::{fits, is_pattern};
 use crate::tool::blocking_tool::CancelFlag;
 use crate::tool::process::program_folders;
-use crate::tool::workspace::Workspace;
+use crate::tool::workspace::{PATH_BYTES_MAX, Workspace};
 
 /// Files that are looked for in the folders of one call: named ones, those of modules, and those by convention.
 pub(super) const SOUGHT_MAX: usize = 50_000;
@@ -90,7 +90,9 @@ impl<'a> Search<'a> {
         modules: impl Iterator<Item = String>,
     ) {
         let mut folders = BTreeSet::from([here.to_owned()]);
-        for path in &named.paths {
+        // A longer word names no file.
+        let named_paths = || named.paths.iter().filter(|path| path.len() <= PATH_BYTES_MAX);
+        for path in named_paths() {
             for path in self.places(here, path) {
                 // The system follows a link that leads out of the workspace and perhaps back.
                 if self.is_folder(&path) {
@@ -111,7 +113,7 @@ impl<'a> Search<'a> {
         self.add_programs(&named.paths);
         let names = named.conventional.iter().map(ToString::to_string);
         let names: Vec<String> =
-            names.chain(named.paths.iter().cloned()).chain(modules).take(SOUGHT_MAX).collect();
+            names.chain(named_paths().cloned()).chain(modules).take(SOUGHT_MAX).collect();
         for folder in &searched {
             for name in &names {
                 self.seek(folder, name);
