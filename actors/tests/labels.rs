@@ -6,14 +6,16 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{config, plan, until, verdicts};
-use ostler_actors::{Submission, System, SystemConfig};
+use common::{Hold, config, plan, until, verdicts};
+use ostler_actors::{Program, ProgramContext, Submission, System, SystemConfig};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
 use ostler_kernel::gate::{CallClass, GatePolicy, GateRules, Permit};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::policy::{EarlierRun, GoalTerms, Mode, opening_plan};
-use ostler_kernel::port::{BoxFuture, CallContext, Journal, RunRowStatus, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{
+    BoxFuture, CallContext, ChildRunSpec, Journal, RunRowStatus, Tool, ToolResult, ToolSpec,
+};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
@@ -79,6 +81,38 @@ rules:
     answer: {answer: null, missing: null, steps: [{id: out, tool: post, params: {text: "4711"}, refs: [], after: [], why: null}]}
 "#;
 
+/// A program with two child runs: the older one sends something once the younger one, opened later, has read what the parameters name.
+fn pair(hold: &Arc<Hold>) -> Arc<dyn Tool> {
+    let names = json!({"type": "array", "items": {"type": "string"}});
+    let opens = |nodes: Value| -> ChildRunSpec {
+        ChildRunSpec::plan(serde_json::from_value(json!({"id": "c", "nodes": nodes})).unwrap())
+    };
+    let hold = Arc::clone(hold);
+    let program = Program::new("pair", "1", move |agent: ProgramContext, input: Value| {
+        let hold = Arc::clone(&hold);
+        async move {
+            let reads: Vec<Value> = input["reads"].as_array().unwrap().clone();
+            let reads = reads.iter().map(|tool| json!({"id": tool, "tool": tool})).collect::<Vec<Value>>();
+            let older = agent.spawn(
+                "older",
+                opens(json!([
+                    {"id": "hold", "tool": "hold"},
+                    {"id": "out", "tool": "post", "params": {"text": "own"}, "deps": ["hold"]},
+                ])),
+            );
+            let younger = async {
+                hold.started().await;
+                let end = agent.spawn("younger", opens(json!(reads))).await;
+                hold.go(1);
+                end
+            };
+            let (older, younger) = futures::join!(older, younger);
+            Ok(json!([older?.outcome, younger?.outcome]))
+        }
+    });
+    Arc::new(program.input(json!({"type": "object", "properties": {"reads": names}})))
+}
+
 struct World {
     folder: tempfile::TempDir,
     journal: Arc<MemoryJournal>,
@@ -97,6 +131,8 @@ impl World {
             Plain::tool("post", true, false),
             Plain::tool("page", false, true),
         ]);
+        let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+        tools.extend([pair(&hold), hold as Arc<dyn Tool>]);
         let journal = Arc::new(MemoryJournal::default());
         let usual = config(journal.clone(), tools);
         let rules: GateRules = serde_json::from_value(rules).unwrap();
@@ -272,5 +308,22 @@ async fn the_rule_of_two_counts_what_earlier_runs_have_read() {
         let run = world.begin(vec![told]).await;
         world.settled(run).await;
         assert_eq!(world.verdict(), expected, "the earlier run read {tool}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_exposed_to_what_a_run_beside_it_reads_later() {
+    let private = json!({"labels": {"vault": ["private"]}, "egress_forbidden_labels": []});
+    for (rules, reads, expected) in [
+        (&private, &["page", "vault"][..], "hold RULE_OF_TWO"),
+        (&private, &["page"], "allow OK"),
+        (&private, &["vault"], "allow OK"),
+        (&secret_stays(), &["vault"], DENIED),
+        (&secret_stays(), &["page"], "allow OK"),
+    ] {
+        let world = World::new(rules.clone()).await;
+        let run = world.run(json!([{"id": "n", "tool": "pair", "params": {"reads": reads}}])).await;
+        world.settled(run).await;
+        assert_eq!(world.verdict(), expected, "{reads:?}");
     }
 }

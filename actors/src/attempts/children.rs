@@ -132,9 +132,11 @@ impl AttemptJournal {
             return Err(failed(format!("runs open runs {CHILD_RUN_DEPTH_MAX} deep at most")));
         }
         plan.policy.inherit(&folded.run.plan().policy);
+        let run = self.child_id(step);
         let mut exposure = self.exposure(&folded.run);
-        // Another run of the same attempt may read strangers and write to the workspace meanwhile.
-        exposure.strangers |= self.ask(|notes| notes.children().any(|(other, _)| other != step))?;
+        // What they read from now on is asked for before each call about which it decides.
+        let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
+        exposure.extend(&executor.gatekeeper.exposure_beside(&parent, run));
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
             // Everything that may fail has passed: the reservation holds from here on.
@@ -149,7 +151,6 @@ impl AttemptJournal {
                 }
             }
         };
-        let run = self.child_id(step);
         let submission = Submission {
             client: opened.client.clone(),
             // A child has at most the impact of its attempt.

@@ -38,6 +38,7 @@ impl RegistryState {
         self.services.ledger.recount(&journal.accounts()?, &unrecorded);
         self.services.active_runs.forget_records();
         self.services.step_logs.read_again();
+        self.services.gatekeeper.runs_around.read_again();
         let mut book = MarketBook::keeping(self.services.limits.jobs_kept);
         for stream in journal.clients()? {
             run_reader::each(&**journal, stream, None, |record| -> Result<(), JournalError> {

@@ -157,7 +157,7 @@ impl RunDriver {
                 self.ask_prompts().await;
                 continue;
             }
-            self.note_exposure(&id);
+            self.record_exposure(&id);
             self.hold_for_person(&id);
             if self.ask_person(&id).await {
                 continue;

@@ -64,6 +64,10 @@ impl RunDriver {
     /// Uses or returns one slot. `false`: the node is to be offered again.
     async fn use_grant(&mut self, node: &NodeId, slot: Ticket, accounts: Accounts, may_spend: bool) -> bool {
         match self.grant_use(node, may_spend) {
+            GrantUse::Start if self.must_ask_first(node) => {
+                self.release_slot(slot);
+                self.offer(node);
+            }
             GrantUse::Start => {
                 let events = self.within(|run, cx| run.start(cx, node, None));
                 self.apply_effects(events);
@@ -84,6 +88,16 @@ impl RunDriver {
             }
         }
         true
+    }
+
+    /// True if a person has to allow a call of a child run because of what runs around it have read since it was queued.
+    fn must_ask_first(&mut self, node: &NodeId) -> bool {
+        if self.run.terms().parent.is_none() {
+            return false;
+        }
+        self.record_exposure(node);
+        self.hold_for_person(node);
+        self.run.question(node).is_some()
     }
 
     fn grant_use(&mut self, node: &NodeId, may_spend: bool) -> GrantUse {

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use ostler_kernel::contract::{Contract, ContractError};
-use ostler_kernel::event::{Exposure, Parent};
 use ostler_kernel::gate::{
     self, Denial, DenialCode, GatePolicy, Permit, Preview, Provenance, Spent, Standing,
 };
@@ -14,13 +13,12 @@ use ostler_kernel::json::Object;
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{Effect, Node, Rule, model_tool};
 use ostler_kernel::policy::{
-    EarlierRun, RULE_OF_TWO, ResultTerms, earlier_run, exposure, has_read_strangers_and_private, provenance,
+    EarlierRun, RULE_OF_TWO, ResultTerms, earlier_run, has_read_strangers_and_private, provenance,
 };
 use ostler_kernel::port::{Tool, WorkspaceUse};
 use ostler_kernel::run::Run;
 use serde_json::{Map, Value};
 
-use crate::base::error::RunError;
 use crate::base::limits::Limits;
 use crate::messages::clearance::Answer;
 use crate::metrics::Measures;
@@ -29,6 +27,7 @@ use crate::state::callbacks::Callbacks;
 use crate::state::caller::Caller;
 use crate::state::clearance::{Clearance, Question, Stopped};
 use crate::state::contracts::Contracts;
+use crate::state::exposures::RunsAround;
 use crate::state::toolbox::{AskedCall, Toolbox};
 use crate::storage::run_reader::RunReader;
 
@@ -40,7 +39,7 @@ pub(crate) struct Gatekeeper {
     pub(crate) clearance: Clearance,
     pub(crate) callbacks: Callbacks,
     pub(crate) totals: CallTotals,
-    runs: Arc<RunReader>,
+    pub(crate) runs_around: RunsAround,
     contracts: Contracts,
     measures: Measures,
     limits: Limits,
@@ -80,7 +79,7 @@ impl Gatekeeper {
             clearance: Clearance::default(),
             callbacks: Callbacks::default(),
             totals: CallTotals::new(Arc::clone(&runs)),
-            runs,
+            runs_around: RunsAround::new(runs),
             contracts: Contracts::default(),
             measures,
             limits,
@@ -244,50 +243,12 @@ impl Gatekeeper {
         Cow::Owned(provenance(run, node, &Terms { toolbox: &self.toolbox, policy }))
     }
 
-    fn asks_for_provenance(&self, policy: &GatePolicy, node: &Node) -> bool {
+    pub(super) fn asks_for_provenance(&self, policy: &GatePolicy, node: &Node) -> bool {
         let name = node.tool.as_deref().unwrap_or_default();
         self.toolbox.gated(name).is_some_and(|tool| {
             let reaches_out = tool.tool().sends_out() && policy.has_labels();
             !tool.sensitive().is_empty() || policy.has_sensitive(name) || reaches_out
         })
-    }
-
-    /// What the runs above a run have read by now, as far as it decides about the call of `node`; `None`: nothing that they read
-    /// changes the decision. What cannot be read counts as the worst.
-    pub(crate) fn exposure_above(&self, run: &Run, node: &Node) -> Option<Exposure> {
-        let (policy, known) = (self.policy(), run.exposure());
-        let is_open = !known.strangers || !known.private && policy.has_labels();
-        // What a goal's models are shown decides whether their steps count as theirs.
-        if !is_open || !self.asks_for_provenance(&policy, node) && run.goal().is_none() {
-            return None;
-        }
-        let (mut above, mut next) = (None, run.terms().parent.clone());
-        while let Some(parent) = next {
-            let (exposure, before) = self.exposure_of_caller(&parent).unwrap_or_else(|error| {
-                tracing::warn!(run = %parent.run, %error, "what a run has read is not known");
-                (Exposure { strangers: true, private: true, ..Exposure::default() }, None)
-            });
-            let all: &mut Exposure = above.get_or_insert_default();
-            all.strangers |= exposure.strangers;
-            all.private |= exposure.private;
-            all.labels.extend(exposure.labels);
-            next = before;
-        }
-        above
-    }
-
-    /// What the call of a node of another run exposes the run to that it opened, and the caller of that other run.
-    fn exposure_of_caller(&self, parent: &Parent) -> Result<(Exposure, Option<Parent>), RunError> {
-        let row = self.runs.journal.run(parent.run)?.ok_or(RunError::Unknown(parent.run))?;
-        let folded = self.runs.fold(&row, None, |_| {})?.run;
-        let node = folded.node(&parent.of.node);
-        let node = node.ok_or_else(|| RunError::UnknownNode(parent.of.node.clone()))?;
-        Ok((self.exposure(&folded, node), folded.terms().parent.clone()))
-    }
-
-    /// What a child run is exposed to that the call of a node opens.
-    pub(crate) fn exposure(&self, run: &Run, node: &Node) -> Exposure {
-        exposure(run, node, &Terms { toolbox: &self.toolbox, policy: &self.policy() })
     }
 
     /// What a goal is told of a run that has ended, under the present policy.
@@ -359,9 +320,9 @@ impl Gatekeeper {
     }
 }
 
-struct Terms<'a> {
-    toolbox: &'a Toolbox,
-    policy: &'a GatePolicy,
+pub(super) struct Terms<'a> {
+    pub(super) toolbox: &'a Toolbox,
+    pub(super) policy: &'a GatePolicy,
 }
 
 impl ResultTerms for Terms<'_> {

@@ -11,6 +11,7 @@ pub(crate) mod clearance;
 pub(crate) mod contracts;
 pub(crate) mod estimates;
 pub(crate) mod evaluation;
+pub(crate) mod exposures;
 pub(crate) mod gatekeeper;
 pub(crate) mod goal_tools;
 pub(crate) mod grants;

@@ -63,6 +63,15 @@ pub struct Exposure {
     pub private: bool,
 }
 
+impl Exposure {
+    /// Adds another exposure to this one.
+    pub fn extend(&mut self, other: &Exposure) {
+        self.strangers |= other.strangers;
+        self.private |= other.private;
+        self.labels.extend(other.labels.iter().cloned());
+    }
+}
+
 /// Record of [`Event::CallTerms`](super::Event::CallTerms): what the calls of models of a run may use. A child run shares the account of the run at the top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTerms {

@@ -95,7 +95,9 @@ pub use micro::{
 };
 pub use opening::{GOAL_BYTES_MAX, goal_plan};
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
-pub use provenance::{RULE_OF_TWO, ResultTerms, exposure, has_read_strangers_and_private, provenance};
+pub use provenance::{
+    RULE_OF_TWO, ResultTerms, exposure, exposure_of_run, has_read_strangers_and_private, provenance,
+};
 pub use rank::{fit, shared_words, words};
 pub use role::{ANSWER, Role};
 pub use start::{Start, may_call, start};

@@ -63,7 +63,7 @@ pub fn provenance(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Provenance
     let refs = node.param_refs.iter().map(|(name, from)| (name.as_str(), source(run, node, from).as_str()));
     let seen = results.seen(&node.id);
     let mut provenance = trace(&results, "", results.is_steered(&node.id), literals, refs, seen);
-    provenance.labels.extend(results.told().map(str::to_owned));
+    provenance.labels.extend(results.author_labels().map(str::to_owned));
     provenance
 }
 
@@ -86,6 +86,20 @@ pub fn exposure(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Exposure {
     // The present call has read only what the child is about to read.
     let (strangers, private) = reads(run, terms, Some(&node.id));
     Exposure { labels: provenance(run, node, terms).labels, strangers, private }
+}
+
+/// What a run, and its caller, have read by now, whatever became of it: a run beside it may be told of it by the program that opened both,
+/// or find it in the workspace.
+pub fn exposure_of_run(run: &Run, terms: &dyn ResultTerms) -> Exposure {
+    let (strangers, private) = reads(run, terms, None);
+    let results = RunResults::new(run, terms);
+    let mut labels: BTreeSet<String> = results.author_labels().map(str::to_owned).collect();
+    for node in run.replaced().iter().chain(called(run)) {
+        labels.extend(labels_of(node, terms).into_iter().map(str::to_owned));
+        let handed_on = run.goal().and_then(|goal| goal.earlier(&node.id));
+        labels.extend(handed_on.into_iter().flat_map(|result| result.labels.iter().cloned()));
+    }
+    Exposure { labels, strangers, private }
 }
 
 /// True if the run, its caller, or a run that it is asked on has read texts of strangers; and private data. The present call of
@@ -226,7 +240,7 @@ impl<'a> RunResults<'a> {
             seen: self.seen(&node.id),
             labels: match handed_on {
                 Some(result) => result.labels.iter().map(String::as_str).collect(),
-                None => labels_of(node, self.terms).into_iter().chain(self.told()).collect(),
+                None => labels_of(node, self.terms).into_iter().chain(self.author_labels()).collect(),
             },
         }
     }
@@ -243,8 +257,8 @@ impl<'a> RunResults<'a> {
         seen.unwrap_or_default().into_iter().map(NodeId::as_str).collect()
     }
 
-    /// Labels of what every author of the run was told: by the caller, and in the answers of earlier runs.
-    fn told(&self) -> impl Iterator<Item = &'a str> {
+    /// Labels of what every author of the run has seen: data of the caller, and the answers of earlier runs.
+    fn author_labels(&self) -> impl Iterator<Item = &'a str> {
         let on = self.run.goal().map_or(&[][..], |goal| &goal.terms().on);
         let answers = on.iter().map(|earlier| &earlier.labels);
         answers.chain([&self.run.exposure().labels]).flatten().map(String::as_str)

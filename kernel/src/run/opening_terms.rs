@@ -75,9 +75,7 @@ impl Run {
     /// Adds what the runs above have read since they opened this one. Returns the record, already applied; `None`: nothing is new.
     pub fn expose(&mut self, now: Ticks, above: &Exposure) -> Option<Event> {
         let mut exposure = self.exposure.clone();
-        exposure.strangers |= above.strangers;
-        exposure.private |= above.private;
-        exposure.labels.extend(above.labels.iter().cloned());
+        exposure.extend(above);
         if exposure == self.exposure {
             return None;
         }
