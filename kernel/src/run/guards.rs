@@ -13,7 +13,7 @@ impl Run {
     /// The `human_approval` nodes above an effect that were answered in another run, in the order of ids. A person is asked before
     /// such an effect: the answer was given for the effects of the other run. Empty for a node that changes nothing.
     pub fn guards_elsewhere(&self, node: &NodeId) -> Vec<NodeId> {
-        let Some(at) = self.position(node).filter(|&at| self.plan.nodes[at].may_change_world()) else {
+        let Some(at) = self.position(node).filter(|&at| self.is_guarded_effect(at)) else {
             return Vec::new();
         };
         let guards = self.graph.above(at).into_iter().filter(|&at| self.is_answered_elsewhere(at));
@@ -30,9 +30,15 @@ impl Run {
         let has_answers =
             !(self.kept.is_empty() && self.kept_approvals.is_empty() && self.taken_over.is_empty());
         has_answers
-            && self.plan.nodes[at].may_change_world()
+            && self.is_guarded_effect(at)
             && !is_to_be_redone(instance)
             && self.graph.above(at).into_iter().any(|above| self.is_answered_elsewhere(above))
+    }
+
+    /// True if an answer above has to be one of this run. An undo takes an effect back that was made, by order of the plan or a person.
+    fn is_guarded_effect(&self, at: usize) -> bool {
+        let node = &self.plan.nodes[at];
+        node.may_change_world() && !node.is_undo()
     }
 
     fn is_answered_elsewhere(&self, at: usize) -> bool {

@@ -203,8 +203,11 @@ impl Run {
             instance.status,
             NodeStatus::WaitingHuman { ask: Ask::Before | Ask::After | Ask::Node, .. }
         );
-        let will_be_asked =
-            node.kind == Kind::HumanApproval || node.approval != Approval::None || node.asks_after();
+        let is_guarded = self.position(&node.id).is_some_and(|at| self.lacks_own_yes(at));
+        let will_be_asked = node.kind == Kind::HumanApproval
+            || node.approval != Approval::None
+            || node.asks_after()
+            || is_guarded;
         instance.is_live()
             && !matches!(instance.status, NodeStatus::Running { .. })
             && (is_asked || instance.approved || instance.held_by_gate || will_be_asked)
