@@ -110,11 +110,9 @@ fn another_material_is_asked_about_with_the_difference() {
     let again = "rerun @last --config o.toml";
     world.ostler(&format!("{again} --dry-run")).exits(0).says("void        approvals of review, memo");
     world.ostler(again).exits(3);
-    assert_eq!(question(&world).get("changes"), None);
-    world
-        .ostler("approvals")
-        .exits(0)
-        .says("asked again, because the policy, the work or the contract has changed");
+    assert_eq!(question(&world)["changes"], json!([{"part": "policy"}]));
+    let listed = world.ostler("approvals --config o.toml").exits(0);
+    listed.says("asked again, because it shows something else").says("changed: policy");
 }
 
 #[test]
@@ -141,14 +139,14 @@ fn a_fork_keeps_what_was_approved_after_its_record() {
     approved.says("approved       memo, by ").says("approved       review, by ");
 }
 
-/// What the person at the guard said yes to was paid; another amount is another payment.
+/// The person at the guard said yes to one payment; another amount is another payment.
 #[test]
 fn an_effect_behind_a_guard_that_keeps_its_answer_is_asked_about_with_the_difference() {
     let world = world();
     world.ostler("run guarded.yaml --workspace work").exits(3);
     approve(&world, "").exits(0);
     assert_eq!(world.work("log"), "50");
-    // What changes nothing keeps the answer.
+    // The answer stands for a node that changes nothing.
     world.ostler("rerun @last --from note").exits(0);
     assert_eq!(world.work("log"), "50");
     let edit = "edit @last amount --file sixty.json";

@@ -134,7 +134,7 @@ impl AttemptJournal {
         plan.policy.inherit(&folded.run.plan().policy);
         let run = self.child_id(step);
         let mut exposure = self.exposure(&folded.run);
-        // What they read from now on is asked for before each call about which it decides.
+        // Later reads are looked for before each call about which they decide.
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
         exposure.extend(&executor.gatekeeper.exposure_beside(&parent, run));
         let budget = match self.ask(|notes| notes.child(step).cloned())? {

@@ -10,8 +10,8 @@ use crate::base::error::RunError;
 use crate::messages::agent::AskReply;
 
 impl RunDriver {
-    /// Records what the runs above and beside this one have read by now, before the gate decides about a node: another run that they
-    /// opened meanwhile may have written texts of strangers, or private data, to the workspace.
+    /// Records the exposure to the runs above and beside this one, before the gate decides about a node: another run that they opened
+    /// meanwhile may have written texts of strangers, or private data, to the workspace.
     pub(super) fn record_exposure(&mut self, id: &NodeId) {
         let Some(node) = self.run.node(id).filter(|_| self.run.terms().parent.is_some()) else { return };
         let Some(above) = self.services.gatekeeper.exposure_above(self.opened.run, &self.run, node) else {

@@ -92,8 +92,8 @@ impl RunsAround {
 }
 
 impl Gatekeeper {
-    /// What the runs above a run and beside it have read by now, as far as it decides about the call of `node`; `None`: nothing that
-    /// they read changes the decision. What cannot be read counts as the worst.
+    /// Exposure to the runs above a run and beside it by now, as far as it decides about the call of `node`; `None`: nothing that they
+    /// read changes the decision. A run that cannot be read counts as the worst.
     pub(crate) fn exposure_above(&self, id: RunId, run: &Run, node: &Node) -> Option<Exposure> {
         let (policy, known) = (self.policy(), run.exposure());
         let is_open = !known.strangers || policy.has_labels();
@@ -113,7 +113,7 @@ impl Gatekeeper {
         above
     }
 
-    /// What the call of a node of another run exposes the run to that it opened, and the caller of that other run.
+    /// Exposure of a child run by the call of a node of another run, and the caller of that other run.
     fn exposure_of_caller(&self, parent: &Parent) -> Result<(Exposure, Option<Parent>), RunError> {
         let found = self.runs_around.with(parent.run, |run, _| {
             Some((self.exposure(run, run.node(&parent.of.node)?), run.terms().parent.clone()))
@@ -121,8 +121,8 @@ impl Gatekeeper {
         found.ok_or_else(|| RunError::UnknownNode(parent.of.node.clone()))
     }
 
-    /// What the other runs have read by now that the same node has opened, and the runs below them: `run` shares the workspace with them,
-    /// and the program that opens them all.
+    /// Exposure of `run` to the other runs that the same node has opened, and to the runs below them: they share the workspace, and the
+    /// program that opens them all.
     pub(crate) fn exposure_beside(&self, parent: &Parent, run: RunId) -> Exposure {
         let of_node = |children: &[(NodeId, RunId)]| -> Vec<RunId> {
             let siblings = children.iter().filter(|(node, child)| *node == parent.of.node && *child != run);
@@ -140,7 +140,7 @@ impl Gatekeeper {
             });
             match read {
                 Ok(read) => all.extend(&read),
-                // Its opening was recorded above, and it has not begun.
+                // The node has recorded that it opens the run, and the run has not begun.
                 Err(RunError::Unknown(_)) => {}
                 Err(error) => all.extend(&unknown(id, &error)),
             }
@@ -148,7 +148,7 @@ impl Gatekeeper {
         all
     }
 
-    /// What a child run is exposed to that the call of a node opens.
+    /// Exposure of a child run that the call of a node opens.
     pub(crate) fn exposure(&self, run: &Run, node: &Node) -> Exposure {
         exposure(run, node, &Terms { toolbox: &self.toolbox, policy: &self.policy() })
     }

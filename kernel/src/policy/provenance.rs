@@ -88,8 +88,8 @@ pub fn exposure(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Exposure {
     Exposure { labels: provenance(run, node, terms).labels, strangers, private }
 }
 
-/// What a run, and its caller, have read by now, whatever became of it: a run beside it may be told of it by the program that opened both,
-/// or find it in the workspace.
+/// Exposure of a run beside this one: data that this run, and its caller, have read by now, whatever became of it. The program that opened
+/// both may hand them on, and so may the workspace.
 pub fn exposure_of_run(run: &Run, terms: &dyn ResultTerms) -> Exposure {
     let (strangers, private) = reads(run, terms, None);
     let results = RunResults::new(run, terms);
