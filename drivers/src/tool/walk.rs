@@ -24,7 +24,7 @@ pub const GITIGNORE_BYTES_MAX: u64 = 1 << 20;
 pub const GITIGNORE_LINES_MAX: usize = 10_000;
 
 /// Maximum depth of braces in a glob: each level is a level of recursion where globs are compiled.
-pub const GLOB_DEPTH_MAX: usize = 16;
+const GLOB_DEPTH_MAX: usize = 16;
 
 pub(super) struct WalkOptions {
     /// Includes names with a leading dot, except `.git`.

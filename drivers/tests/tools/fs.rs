@@ -176,7 +176,7 @@ async fn a_list_that_cannot_be_whole_is_a_failure() {
         let glob = json!({"path": ".", "glob": nested(levels)});
         assert_eq!(world.shown("fs.list", glob).await, deep);
     }
-    world.put(".gitignore", &format!("bad*\n{}\n", nested(490)));
+    world.put(".gitignore", format!("bad*\n{}\n", nested(490)));
     assert_eq!(world.call("fs.list", json!({"path": ".", "glob": "*.rs"})).await.unwrap()["count"], 1);
 }
 
