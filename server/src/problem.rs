@@ -22,25 +22,31 @@ pub struct Problem {
     faults: Vec<FaultLine>,
     /// The present state, and those that accept the request.
     states: Option<InvalidState>,
-    /// The nodes that the problem is about, where a client needs their names.
-    nodes: Vec<String>,
-    challenge: Option<String>,
+    names: Option<Named>,
+}
+
+/// Names that a client needs beside the text. Boxed, because every handler returns a problem by value.
+#[derive(Debug, Clone, PartialEq)]
+enum Named {
+    /// The challenge that a proof of the operator must contain.
+    Challenge(Box<str>),
+    /// The nodes that the problem is about.
+    Nodes(Box<[String]>),
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
-        let detail = detail.into();
-        Problem { status, code, detail, faults: Vec::new(), states: None, nodes: Vec::new(), challenge: None }
+        Problem { status, code, detail: detail.into(), faults: Vec::new(), states: None, names: None }
     }
 
     /// Names the nodes that the problem is about.
     pub(crate) fn with_nodes<T: ToString>(self, nodes: &[T]) -> Problem {
-        Problem { nodes: nodes.iter().map(T::to_string).collect(), ..self }
+        Problem { names: Some(Named::Nodes(nodes.iter().map(T::to_string).collect())), ..self }
     }
 
     /// Adds the challenge that a proof of the operator must contain.
     pub(crate) fn with_challenge(self, challenge: String) -> Problem {
-        Problem { challenge: Some(challenge), ..self }
+        Problem { names: Some(Named::Challenge(challenge.into())), ..self }
     }
 
     pub(crate) fn detail(&self) -> &str {
@@ -84,6 +90,11 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let (challenge, nodes) = match self.names {
+            Some(Named::Challenge(challenge)) => (Some(challenge.into_string()), Vec::new()),
+            Some(Named::Nodes(nodes)) => (None, nodes.into_vec()),
+            None => (None, Vec::new()),
+        };
         let details = ProblemDetails {
             kind: "about:blank".to_owned(),
             title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
@@ -93,8 +104,8 @@ impl IntoResponse for Problem {
             faults: self.faults,
             current: self.states.map(|states| states.current),
             expected: self.states.map_or_else(Vec::new, |states| states.expected.to_vec()),
-            nodes: self.nodes,
-            challenge: self.challenge,
+            nodes,
+            challenge,
         };
         let media = [(header::CONTENT_TYPE, "application/problem+json")];
         (self.status, media, Json(details)).into_response()
