@@ -350,7 +350,7 @@ async fn an_edit_that_cannot_be_is_refused_and_opens_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_repeats_no_effect_and_asks_nobody_about_what_it_does_not_reach() {
+async fn an_edit_repeats_no_effect_and_asks_only_about_the_one_that_it_reaches() {
     let (acts, joins) = (Joins::new("act", "1", Effect::Write), Joins::new("join", "1", Effect::None));
     let journal = Arc::new(MemoryJournal::default());
     let system = common::system(journal.clone(), vec![acts.clone(), joins.clone()]).await;
@@ -367,15 +367,22 @@ async fn an_edit_repeats_no_effect_and_asks_nobody_about_what_it_does_not_reach(
         ..Submission::plan(plan(&system, source))
     };
     let first = system.submit(submission).await.unwrap();
-    for _ in 0..2 {
-        common::until(async || system.approvals(first).await.unwrap().len() == 1).await;
-        let asked = system.approvals(first).await.unwrap().remove(0);
+    let approve = async |run, node: &str| {
+        common::until(async || system.approvals(run).await.unwrap().len() == 1).await;
+        let asked = system.approvals(run).await.unwrap().remove(0);
+        assert_eq!(asked.id.node, node.into());
         system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
-    }
+        asked
+    };
+    approve(first, "ok").await;
+    approve(first, "charge").await;
     assert_eq!(system.outcome(first).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(acts.calls(), 2);
 
     let second = system.run_again(first, edit("note", json!({"all": "mine"}))).await.unwrap();
+    // The answer of `ok` stood for another mail.
+    let asked = approve(second, "mail").await;
+    assert_eq!((asked.guards, asked.changes.len()), (vec!["ok".into()], 1));
     assert_eq!(system.outcome(second).await.unwrap(), RunStatus::Succeeded);
     let now = decisions(&journal, second);
     assert_eq!(
@@ -386,6 +393,8 @@ async fn an_edit_repeats_no_effect_and_asks_nobody_about_what_it_does_not_reach(
 
     let again = Again { from: Some("mail".into()), ..Again::default() };
     let third = system.run_again(second, again).await.unwrap();
+    let asked = approve(third, "mail").await;
+    assert_eq!(asked.changes, [], "it is the same mail, once more");
     assert_eq!(system.outcome(third).await.unwrap(), RunStatus::Succeeded);
     assert_eq!((acts.calls(), &*decisions(&journal, third)["charge"]), (1, "kept"));
     // A repetition without a change acts again, and asks first.
