@@ -1,5 +1,6 @@
 //! The declaration of all commands, their help texts, and the dispatch to them.
 
+mod only_reads;
 pub(crate) mod typo;
 
 use std::ffi::OsStr;
@@ -494,31 +495,6 @@ fn without_variables(mut command: clap::Command, ignores: impl Fn(&OsStr) -> boo
         command = command.mut_arg(id, |argument| argument.env(Resettable::Reset));
     }
     command
-}
-
-impl Cli {
-    /// True if the command only reads: lost output loses no change.
-    pub(crate) fn only_reads(&self) -> bool {
-        match &self.command {
-            Command::Approvals(args) => args.only_reads(),
-            command => matches!(
-                command,
-                Command::Audit(_)
-                    | Command::Check(_)
-                    | Command::Ps(_)
-                    | Command::Show(_)
-                    | Command::Events(_)
-                    | Command::Logs(_)
-                    | Command::Artifact(_)
-                    | Command::Top(_)
-                    | Command::Simulate(_)
-                    | Command::Complete(_)
-                    | Command::Completions(_)
-                    | Command::Man(_)
-                    | Command::Help(_)
-            ),
-        }
-    }
 }
 
 pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {

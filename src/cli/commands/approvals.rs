@@ -32,6 +32,7 @@ pub(crate) struct ApprovalsArgs {
 impl ApprovalsArgs {
     pub(crate) fn only_reads(&self) -> bool {
         self.command.is_none()
+    /// True if nothing but the output is written.
     }
 }
 

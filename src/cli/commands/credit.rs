@@ -24,6 +24,13 @@ pub(crate) struct CreditArgs {
     amount: Option<Signed>,
 }
 
+impl CreditArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.amount.is_none()
+    }
+}
+
 /// An amount with its sign: positive to deposit, negative to withdraw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Signed {

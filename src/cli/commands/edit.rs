@@ -52,6 +52,13 @@ pub(crate) struct EditArgs {
     metrics: MetricsOption,
 }
 
+impl EditArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.dry_run
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Stale {
     /// The run that may change them asks first

@@ -35,6 +35,13 @@ pub(crate) struct EvaluateArgs {
     note: Option<String>,
 }
 
+impl EvaluateArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.quality.is_none() && self.adherence.is_none()
+    }
+}
+
 fn quality(text: &str) -> Result<u16, String> {
     parse_score(Dimension::Quality, text)
 }

@@ -31,6 +31,13 @@ pub(crate) struct GcArgs {
     quarantined: bool,
 }
 
+impl GcArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        !self.apply
+    }
+}
+
 fn age(text: &str) -> Result<HumanDuration, String> {
     let span = duration(text)?;
     let most = RetentionConfig::KEEP_DAYS_MAX;

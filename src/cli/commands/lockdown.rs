@@ -18,6 +18,13 @@ pub(crate) struct LockdownArgs {
     wanted: Option<Wanted>,
 }
 
+impl LockdownArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.wanted.is_none()
+    }
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Wanted {
     On,

@@ -20,6 +20,13 @@ pub(crate) struct ManArgs {
     out: Option<PathBuf>,
 }
 
+impl ManArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.out.is_none()
+    }
+}
+
 pub(crate) fn man(globals: &Globals, args: &ManArgs, mut root: Command) -> Result<u8, Failure> {
     globals.text_only("man")?;
     root.build();

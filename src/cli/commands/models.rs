@@ -25,6 +25,13 @@ pub(crate) struct ModelsArgs {
     what: Option<What>,
 }
 
+impl ModelsArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.what.is_none()
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum What {
     /// Make four tiny calls to a model, and say what works

@@ -20,6 +20,13 @@ pub(crate) struct OperatorArgs {
     command: OperatorCommand,
 }
 
+impl OperatorArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self.command, OperatorCommand::Key | OperatorCommand::Ls)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum OperatorCommand {
     /// Print the public part of your key in ~/.config/ostler

@@ -31,6 +31,13 @@ pub(crate) struct PlansArgs {
     folder: Option<PathBuf>,
 }
 
+impl PlansArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self.what, What::Ls | What::Show { .. })
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum What {
     /// List the templates with the record of their runs

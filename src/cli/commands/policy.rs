@@ -34,6 +34,13 @@ pub(crate) struct PolicyArgs {
     what: What,
 }
 
+impl PolicyArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self.what, What::Check | What::Explain(_) | What::Test(_))
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum What {
     /// Accept a configuration or data folder that programs may have written

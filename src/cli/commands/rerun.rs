@@ -47,6 +47,13 @@ pub(crate) struct RerunArgs {
     metrics: MetricsOption,
 }
 
+impl RerunArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.dry_run
+    }
+}
+
 pub(crate) async fn rerun(globals: &Globals, args: RerunArgs) -> Result<u8, Failure> {
     let globals = &args.model.add_to(globals)?;
     let path = format!("/v1/runs/{}/rerun", path_segment(&args.run));

@@ -52,6 +52,13 @@ pub(crate) struct RetractArgs {
     lift: Option<String>,
 }
 
+impl RetractArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.dry_run || self.list
+    }
+}
+
 pub(crate) async fn retract(globals: &Globals, args: RetractArgs) -> Result<u8, Failure> {
     if args.list {
         return list(globals).await;

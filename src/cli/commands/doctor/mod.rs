@@ -37,6 +37,13 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Failure> {
+impl DoctorArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        !self.repair
+    }
+}
+
     let mut report = Report { out: Out::new(), json: globals.json, warnings: 0, failures: 0 };
     let (config, data) = load_settings(globals, Path::new("."))?;
     check_configuration(globals, &config, data.as_deref(), &mut report);

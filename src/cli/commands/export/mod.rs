@@ -42,6 +42,13 @@ pub(crate) struct ExportArgs {
     cassette: Option<PathBuf>,
 }
 
+impl ExportArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.cassette.is_none()
+    }
+}
+
 pub(crate) async fn export(globals: &Globals, args: ExportArgs) -> Result<u8, Failure> {
     if args.format == Format::Cassette {
         return cassette::export(globals, args).await;

@@ -24,6 +24,13 @@ pub(crate) struct MarketArgs {
     command: MarketCommand,
 }
 
+impl MarketArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self.command, MarketCommand::Ls)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum MarketCommand {
     /// Post a job, and run it with the agent that wins the contract

@@ -27,6 +27,13 @@ pub(crate) struct McpArgs {
     what: What,
 }
 
+impl McpArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self.what, What::Ls | What::Tools(_) | What::Probe(_))
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum What {
     /// List the configured servers

@@ -41,6 +41,13 @@ pub(crate) struct PipelineArgs {
     command: PipelineCommand,
 }
 
+impl PipelineArgs {
+    /// True if nothing but the output is written.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self.command, PipelineCommand::Ps(_) | PipelineCommand::Events(_))
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum PipelineCommand {
     /// Declare a pipeline, from a file that lists its stages
