@@ -54,15 +54,23 @@ fn root_cause_line(page: &Page<'_>, cause: &RootCause, run: &str, rows: usize) -
     let before = 2 + width(&cause.state) + 1 + width(&node) + 2;
     let below = page.columns.saturating_sub(BELOW.len());
     let room = rows.min(REASON_LINES_MAX);
-    let reason = reason_lines(&what, &lost, page.columns.saturating_sub(before), below, room);
+    let first = page.columns.saturating_sub(before);
+    let reason = reason_lines(&what, &lost, first, below, room);
     let left = rows - reason.len();
-    let mut reason = reason.into_iter();
-    let first = format!("  {state} {node}: {}", reason.next().unwrap_or_default());
-    let further = further_lines(&what, left).into_iter().map(|line| fit(&format!("│ {line}"), below));
+    let further = further_lines(&what, left);
+    let is_whole = further.len() == below_first(&what).count();
+    // A mark for further lines is of no use beside the lines themselves.
+    let reason = match what.split_once('\n').filter(|_| is_whole) {
+        Some((line, _)) => reason_lines(line, &lost, first, below, room),
+        None => reason,
+    };
+    let further = further.into_iter().map(|line| fit(&format!("│ {line}"), below));
     let further: Vec<String> = further.collect();
     let left = left - further.len();
+    let mut reason = reason.into_iter();
+    let first = format!("  {state} {node}: {}", reason.next().unwrap_or_default());
     let beside = [logs, fix, help_page].into_iter().flatten().take(left).map(|line| fit(&line, below));
-    let below = further.into_iter().chain(reason).chain(beside);
+    let below = reason.chain(further).chain(beside);
     std::iter::once(first).chain(below.map(|line| format!("{BELOW}{line}"))).collect()
 }
 
@@ -90,8 +98,13 @@ fn reason_lines(reason: &str, lost: &str, first: usize, below: usize, most: usiz
 
 /// Returns the last lines of a message, without the first. Programs name the cause of a failure at the end of their output.
 fn further_lines(message: &str, most: usize) -> Vec<&str> {
-    let lines: Vec<&str> = message.lines().skip(1).filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<&str> = below_first(message).collect();
     lines[lines.len().saturating_sub(most.min(FURTHER_LINES_MAX))..].to_vec()
+}
+
+/// Lines of a message below the first, without blank ones.
+fn below_first(message: &str) -> impl Iterator<Item = &str> {
+    message.lines().skip(1).filter(|line| !line.trim().is_empty())
 }
 
 const FURTHER_LINES_MAX: usize = 4;

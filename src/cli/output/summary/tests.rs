@@ -8,6 +8,7 @@ use ostler_server::wire::{GraphNode, GraphView, ReliabilityBounds, RootCause, Su
 
 use super::figures::figure_lines;
 use super::outputs::{OUTPUTS_MAX, Output};
+use super::root_causes::root_cause_lines;
 use super::waiting::waiting_lines;
 use super::{PLAN_MIN, Page, ROWS_MIN, layout};
 use crate::cli::output::cells::width;
@@ -164,7 +165,7 @@ fn five_nodes() {
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
               failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
                 │ and more
-                the rest of it…  (20 lost with it)
+                the rest of it  (20 lost with it)
               executed-0000  executed     1.24 s
               failed-0000    failed       1.24 s  no such file: 日本語.md no such file: 日…
               skipped-0000   skipped      1.24 s
@@ -194,10 +195,10 @@ fn fourteen_nodes() {
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
               failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
                 │ and more
-                the rest of it…  (20 lost with it)
+                the rest of it  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md, which is needed for
                 │ and more
-                the rest of it…  (20 lost with it)
+                the rest of it  (20 lost with it)
               14 nodes: ostler show 1a2b3c4d5e6f lists them
               nodes          12 executed, 2 failed
               cost           77 credits
