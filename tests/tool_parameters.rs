@@ -224,6 +224,7 @@ fn references_are_judged_by_what_the_source_can_have() {
 #[test]
 fn values_of_a_known_wrong_type_are_refused() {
     for good in [
+        "{id: a, tool: fs.read, for_each: {from: list, path: files, as: path, max: 3}}",
         "{id: a, tool: time.sleep, param_refs: {ms: {from: list, path: count}}}",
         "{id: a, tool: text.stats, param_refs: {files: {from: list, path: files}}}",
         "{id: a, tool: fs.read, param_refs: {path: {from: list, path: count, template: \"{}.md\"}}}",
@@ -238,6 +239,12 @@ fn values_of_a_known_wrong_type_are_refused() {
         expect![[r#"
         V24 a 4:66 "count}}}": fs.read: parameter path takes a text, and count of list is a number; refer to a text, or make one of it: `path: {from: list, path: count, template: "{}"}`
     "#]],
+    );
+    check(
+        "  - {id: a, tool: shell.run, for_each: {from: list, path: files, as: argv, max: 3}}",
+        expect![[r#"
+            V24 a 4:70 "argv, ma": shell.run: parameter argv takes a list, and files.0 of list is a text; name a parameter in `as` that takes an element of the list, or go over another list
+        "#]],
     );
     check(
         "  - {id: a, tool: time.sleep, param_refs: {ms: {from: list, path: files}}}",

@@ -26,6 +26,7 @@ pub(super) fn check(
     for (number, guard) in node.when.iter().enumerate() {
         faults.extend(incomparable(indexed, at, (number, guard), context));
     }
+    faults.extend(wrong_elements(indexed, at, context));
     let guards = node.when.iter().filter(|guard| guard.op != Op::Exists);
     let guards = guards.map(|guard| ("a guard asks", "when", &guard.from, &guard.path));
     let list = node.for_each.iter().map(|list| ("for_each goes", "for_each", &list.from, &list.path));
@@ -87,19 +88,9 @@ fn wrong_type(
     source: &Node,
     context: &Context<'_>,
 ) -> Option<Diagnostic> {
-    let node = &indexed.plan.nodes[at];
     let path = reference.path.as_deref().filter(|_| reference.template.is_none())?;
-    let calls = matches!(node.kind, Kind::Tool | Kind::SubAgent);
-    let tool = node.tool.as_deref().filter(|_| calls)?;
-    let taken = types_taken(context.settings.tools?.params_schema(tool)?, name)?;
-    let found = context.results.type_at(source, path.split('.'))?;
-    if may_fit(&found, &taken) {
-        return None;
-    }
-    let expected: BTreeSet<&str> = taken.iter().map(|name| type_words(name)).collect();
-    let expected = expected.into_iter().collect::<Vec<_>>().join(" or ");
-    let (found, from) = (type_words(&found), &reference.from);
-    let detail = format!("{tool}: parameter {name} takes {expected}, and {path} of {from} is {found}");
+    let (detail, expected) = misfit(&indexed.plan.nodes[at], name, source, path, context)?;
+    let from = &reference.from;
     let help = match expected.as_str() {
         "a text" => {
             format!(
@@ -109,7 +100,43 @@ fn wrong_type(
         _ => format!("refer to {expected}"),
     };
     let place = indexed.place(at).key("param_refs").key(name).key("path");
+    Some(Diagnostic::new(DiagnosticCode::V24, &indexed.plan.nodes[at].id, detail, help).at(&place))
+}
+
+/// V24: a list whose elements have a type that the parameter of a child never takes.
+fn wrong_elements(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>) -> Option<Diagnostic> {
+    let node = &indexed.plan.nodes[at];
+    let list = node.for_each.as_deref()?;
+    let path = list.path.as_deref().filter(|path| is_path(path))?;
+    let source = &indexed.plan.nodes[indexed.index.find(&list.from)?];
+    let (detail, _) = misfit(node, &list.parameter, source, &format!("{path}.0"), context)?;
+    let help = "name a parameter in `as` that takes an element of the list, or go over another list";
+    let place = indexed.place(at).key("for_each").key("as");
     Some(Diagnostic::new(DiagnosticCode::V24, &node.id, detail, help).at(&place))
+}
+
+/// The detail of a V24 if the value at `path` of `source` has a type that the parameter never takes, and the types that it takes.
+fn misfit(
+    node: &Node,
+    parameter: &str,
+    source: &Node,
+    path: &str,
+    context: &Context<'_>,
+) -> Option<(String, String)> {
+    let calls = matches!(node.kind, Kind::Tool | Kind::SubAgent);
+    let tool = node.tool.as_deref().filter(|_| calls)?;
+    let taken = types_taken(context.settings.tools?.params_schema(tool)?, parameter)?;
+    let found = context.results.type_at(source, path.split('.'))?;
+    if may_fit(&found, &taken) {
+        return None;
+    }
+    let expected: BTreeSet<&str> = taken.iter().map(|name| type_words(name)).collect();
+    let expected = expected.into_iter().collect::<Vec<_>>().join(" or ");
+    let (found, from) = (type_words(&found), &source.id);
+    Some((
+        format!("{tool}: parameter {parameter} takes {expected}, and {path} of {from} is {found}"),
+        expected,
+    ))
 }
 
 /// V27: a guard that compares values of types without an order, or looks into a value without parts.
