@@ -82,6 +82,19 @@ fn who_has_another_key_decides_nothing_and_is_told_what_to_type() {
 }
 
 #[test]
+fn resuming_all_runs_is_refused_with_the_same_exit_code_as_resuming_one() {
+    let world = world();
+    let mut run = world.start("run long.yaml --workspace work");
+    run.until("opened: long");
+    run.signal("KILL");
+    run.end();
+    let other = tempfile::tempdir().unwrap();
+    for line in ["resume @last", "resume"] {
+        as_other(&world, other.path(), line).exits(6).complains("does not accept the operator key");
+    }
+}
+
+#[test]
 fn a_key_that_others_can_read_proves_nothing() {
     let world = world();
     waiting(&world, "write");

@@ -165,7 +165,8 @@ async fn resume_among_all(session: &mut Session, what: Watch, begun: &mut Begun)
                 return Ok(());
             }
             status_line(format!("run {}: not resumed: {}", what.run, with_location(&problem.detail)));
-            *worst = (*worst).max(code::INTERNAL);
+            let unproven = Failure::from(ApiError::Problem(problem)).code == code::UNPROVEN;
+            *worst = (*worst).max(if unproven { code::UNPROVEN } else { code::INTERNAL });
         }
         Err(refused) => return Err(refused),
     }
