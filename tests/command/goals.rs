@@ -277,6 +277,30 @@ fn a_plan_is_shown_with_the_lists_and_conditions_of_its_steps() {
     );
 }
 
+#[test]
+fn a_list_costs_the_reflection_on_its_children_too() {
+    let world = World::new();
+    world.file("work/one.md", "a").file("work/two.md", "b");
+    let script = "roles:
+  planner:
+    - answer:
+        answer: null
+        missing: null
+        steps:
+          - {id: files, tool: fs.list, params: {path: .}, refs: [], after: [], why: null}
+          - {id: each, tool: fs.read, params: {}, refs: [], after: [], why: null, for_each: {from: files, path: files, as: path, max: 9}, when: []}
+  reflect: [{answer: {decision: continue, verdict: null, next: null, cancel: []}, repeat: true}]
+  answer: [{answer: {answer: seen, citations: []}, repeat: true}]
+";
+    world.file("model.yaml", script);
+    let ask = "ask look --model scripted:model.yaml --mode reflect --workspace work";
+    world.ostler(&format!("{ask} --plan-only")).exits(0).says("models: 3 calls (reflect) of scripted, ");
+    world.ostler(&format!("{ask} --yes")).exits(0);
+    let shown = world.ostler("show @last --json").exits(0).lines().remove(0);
+    let nodes = shown["nodes"].as_object().unwrap();
+    assert_eq!(nodes.keys().filter(|node| node.starts_with("reflect.")).count(), 3, "{nodes:?}");
+}
+
 /// A step fails for good, and the model that is asked to repair it contradicts itself.
 const UNREPAIRED: &str = r#"
 roles:

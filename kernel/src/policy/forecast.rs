@@ -71,8 +71,10 @@ fn control_calls(view: View<'_>, author: &NodeId, steps: &[Step]) -> Vec<(Role, 
         Mode::React => (added(Kind::Model), 0),
         _ => (0, u64::from(view.goal.terms.aggregator != Aggregator::Off)),
     };
+    let has_list = steps.iter().any(|step| step.for_each.is_some());
     let reflections = match mode {
-        Mode::Reflect | Mode::Auto => added(Kind::Reflection),
+        // The children of a list are in no level: one more reflection reads them at the end.
+        Mode::Reflect | Mode::Auto => added(Kind::Reflection) + u64::from(has_list),
         Mode::NReflect(results) => (steps.len() as u64).div_ceil(u64::from(results.max(1))),
         // Observers cover nothing: one reflection reads all of it at the end.
         Mode::Orchestrator => 1,
