@@ -186,10 +186,23 @@ fn what_cannot_be_withdrawn_is_told_and_nothing_changes() {
     world.ostler("retract 0198f3c2-0000-7000-8000-000000000001 read").exits(2).complains("no run ");
     world.ostler("retract @last").exits(2);
     world.ostler("retract").exits(2);
+    for line in ["retract --tool nosuch", "retract --tool nosuch --dry-run"] {
+        world.ostler(line).exits(2).complains("nosuch");
+    }
     world.ostler("retract --tool a --model b").exits(2);
     world.ostler("retract @last read --version 3").exits(2);
     world.ostler(&format!("retract --tool {}", "x".repeat(257))).exits(2).complains("no name of a tool");
     world.ostler("retract --list").exits(0).complains("no retraction is in force");
+}
+
+#[test]
+fn the_answer_to_a_wait_is_withdrawn_although_nothing_could_reuse_it() {
+    let world = world();
+    world.file("waits.yaml", "id: waits\nnodes:\n  - {id: w, kind: wait, deadline: 1h}\n");
+    world.ostler("run waits.yaml --workspace work").exits(3);
+    world.ostler("answer @last w --value 1").exits(0);
+    let told = world.ostler("retract @last w --dry-run").exits(0).says("would withdraw 1 result");
+    assert!(!told.out.contains("recorded result"), "{}", told.out);
 }
 
 #[test]

@@ -82,8 +82,10 @@ impl System {
     ///
     /// See [`RetractError`].
     pub async fn recall_preview(&self, target: RecallTarget) -> Result<Recalled, RetractError> {
-        let (_, what) = self.withdrawn(target).await?;
-        Ok(self.survey(&what).await?)
+        let (_, what) = self.withdrawn(target.clone()).await?;
+        let found = self.survey(&what).await?;
+        self.check_tool(target, &found)?;
+        Ok(found)
     }
 
     /// Withdraws results in the name of `by`: they never stand in for an execution again. Cancels the nodes of open runs with an
@@ -95,12 +97,8 @@ impl System {
     /// See [`RetractError`].
     pub async fn retract(&self, target: RecallTarget, by: &str) -> Result<Recalled, RetractError> {
         let (client, what) = self.withdrawn(target.clone()).await?;
-        if let RecallTarget::Tool { tool, .. } = target
-            && !self.has_tool(&tool)
-            && self.survey(&what).await?.records == 0
-        {
-            let nearest = self.similar_tool(&tool);
-            return Err(RetractError::UnknownTool { tool, nearest });
+        if matches!(&target, RecallTarget::Tool { tool, .. } if !self.has_tool(tool)) {
+            self.check_tool(target, &self.survey(&what).await?)?;
         }
         let retraction = Retraction { id: String::new(), client, what, by: by.to_owned() };
         // A task of its own: a caller that hangs up must not leave half a recall.
@@ -128,6 +126,17 @@ impl System {
     /// The retractions in force, the oldest first.
     pub fn retractions(&self) -> Vec<Retraction> {
         self.services.retractions.in_force()
+    }
+
+    /// Refuses a tool that the system does not know and that has no results.
+    fn check_tool(&self, target: RecallTarget, found: &Recalled) -> Result<(), RetractError> {
+        match target {
+            RecallTarget::Tool { tool, .. } if found.records == 0 && !self.has_tool(&tool) => {
+                let nearest = self.similar_tool(&tool);
+                Err(RetractError::UnknownTool { tool, nearest })
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn end_retraction(&self, id: &str, step: RetractionStep) -> Result<Retraction, RetractError> {

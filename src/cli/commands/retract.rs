@@ -86,7 +86,12 @@ pub(crate) async fn retract(globals: &Globals, args: RetractArgs) -> Result<u8, 
 }
 
 fn print(recalled: &RecallReport, out: &mut Out) {
-    let records = plural(recalled.records, "recorded result");
+    let own = recalled.reached.iter().filter(|reached| reached.withdrawn).count();
+    let records = match recalled.records {
+        // The answer to a wait is no record that could stand in for another execution.
+        0 if own > 0 => format!("{}, recorded for no reuse", plural(own, "result")),
+        records => plural(records, "recorded result"),
+    };
     match &recalled.retraction {
         Some(retraction) => {
             out.line(harmless_line(&format!("{}: withdrew {records}", described(retraction))))
