@@ -25,6 +25,12 @@ use crate::tool::tool_spec::transient;
 /// Starts for one call: a file of the program may change while it runs, and once more while it starts.
 const STARTS_MAX: usize = 3;
 
+/// Reason for the end of a connection with a call that has no answer.
+const LOST: &str = "the answer to a call was lost";
+
+/// Time for the end of a server, and what it writes to standard error about it, after an answer was lost.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// A server of `[mcp.NAME]`. The supervised device connects on the first call.
 pub struct McpServer {
     /// `NAME` of the table `[mcp.NAME]`.
@@ -59,12 +65,17 @@ pub(super) struct Up {
     broken: Notify,
     /// Reason for [`Up::end`].
     why: OnceLock<&'static str>,
+    /// Reason for the end of the connection; `None` while it is open.
+    ended: watch::Sender<Option<String>>,
 }
 
 impl Up {
-    /// Ends the connection after a call without an answer.
-    pub(super) fn lost(&self) {
-        self.end("the answer to a call was lost");
+    /// Ends the connection after a call without an answer, and returns the reason for its end; `None` if it is not known in time.
+    pub(super) async fn lost(&self) -> Option<String> {
+        self.end(LOST);
+        let mut ended = self.ended.subscribe();
+        let known = tokio::time::timeout(LAST_WORDS * 2, ended.wait_for(Option::is_some));
+        known.await.ok()?.ok()?.clone().filter(|why| why != LOST)
     }
 
     fn end(&self, why: &'static str) {
@@ -285,18 +296,34 @@ impl McpServer {
             program,
             broken: Notify::new(),
             why: OnceLock::new(),
+            ended: watch::Sender::new(None),
         });
         self.store_listing(&up, &listing);
         self.link.send_replace(Link::Up(Arc::clone(&up)));
+        let why = self.serve_until_end(&up, connection).await;
+        up.ended.send_replace(Some(why.clone()));
+        why
+    }
+
+    /// Returns the reason for the end of the connection.
+    async fn serve_until_end(&self, up: &Up, connection: Connection) -> String {
         let mut ended = std::pin::pin!(connection.ended());
         loop {
             let listed = tokio::select! {
                 why = &mut ended => return why,
-                () = up.broken.notified() => return up.why.get().copied().unwrap_or_default().to_owned(),
+                () = up.broken.notified() => {
+                    let why = up.why.get().copied().unwrap_or_default();
+                    if why != LOST {
+                        return why.to_owned();
+                    }
+                    // A program that ended says on standard error why it did.
+                    let ended = tokio::time::timeout(LAST_WORDS, ended).await;
+                    return ended.unwrap_or_else(|_| why.to_owned());
+                }
                 listed = up.caller.changed(Duration::from_millis(self.start_ms())) => listed,
             };
             match listed {
-                Ok(listing) => self.store_listing(&up, &listing),
+                Ok(listing) => self.store_listing(up, &listing),
                 Err(why) => return why,
             }
         }

@@ -78,7 +78,7 @@ impl McpTool {
                 Err(crash(format!("server {}: {why}", server.name())))
             }
             Err(CallError::Lost(why)) => {
-                up.lost();
+                let why = up.lost().await.unwrap_or(why);
                 Err(crash(format!("server {}: the answer to {tool} is lost: {why}", server.name())))
             }
         }

@@ -16,6 +16,11 @@ async fn a_server_that_dies_in_a_call_loses_its_answer_at_once() {
     let failure = world.failure("note", json!({"text": "once"})).await;
     assert_eq!(failure.category, FailureCategory::Crash, "the effect is unknown: {}", failure.message);
     assert!(failure.message.contains("the answer to mcp.x.note is lost"), "{}", failure.message);
+    assert!(
+        failure.message.ends_with("its program ended (exit status: 7): out of luck"),
+        "{}",
+        failure.message
+    );
     assert!(since.elapsed() < SOON);
     assert_eq!(std::fs::read_to_string(world.path().join("notes")).unwrap(), "once\n");
     // The next call starts the server again.
