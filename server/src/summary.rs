@@ -1,6 +1,6 @@
 //! A run as a [`Summary`] and as a [`RunLine`] of the table of runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_actors::{ApprovalId, RateWait, RecoveryPreview, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
@@ -141,6 +141,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         reason,
         active,
         nodes: run.instances().map(|(node, it)| (node.id.to_string(), it.state().to_string())).collect(),
+        held: held(&view.run),
         interrupted: ahead.iter().flat_map(|ahead| &ahead.again).map(ToString::to_string).collect(),
         dispatches: report.dispatches,
         rounds: report.rounds.clone(),
@@ -218,6 +219,11 @@ fn answer_of(run: &Run) -> Option<AnswerView> {
 }
 
 /// Bounds over the executed nodes; `None` if no node is executed or a contract states no precision.
+fn held(run: &Run) -> BTreeSet<String> {
+    let held = run.instances().filter(|(_, instance)| instance.status == NodeStatus::Held);
+    held.map(|(node, _)| node.id.to_string()).collect()
+}
+
 fn reliability_of(run: &Run) -> Option<ReliabilityBounds> {
     let executed = run.instances().filter(|(_, instance)| instance.status == NodeStatus::Executed);
     let precisions: Vec<Option<f64>> = executed.map(|(node, _)| precision(&node.contract)).collect();

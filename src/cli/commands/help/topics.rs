@@ -32,11 +32,13 @@ probability that a result which the rule accepts is right.
   at least X                     holds always: 1 minus the sum of all (1 - p)
   X if nodes err independently   the product of all p
 
-A contract is as precise as its least precise rule. A rule `schema` without `p` counts as 1; any
-other rule without `p`, and a node without a contract, is unknown. One unknown node leaves the
-run without a reliability: `ostler check PLAN` names these nodes.
+A contract is as precise as its least precise rule. A rule `schema` without `p` counts as 1, and so
+does a node without rules of its own: its result has the schema of its tool, or was not checked.
+Any other rule without `p` is unknown. One unknown node leaves the run without a reliability:
+`ostler check PLAN` names these nodes.
 
-A summary shows the reliability if it is below 1, or with --verbose; `ostler show` shows it always.
+A reliability of 1 says only that nothing beyond schemas was checked. A summary and `ostler show`
+show it below 1; --json and `ostler check --verbose` have it always.
 ";
 
 /// Columns of a topic's lines.

@@ -11,7 +11,7 @@ use ostler_server::wire::{
 use crate::cli::output::cells::{fit, harmless_line, width};
 use crate::cli::output::labels::{self, short_id};
 use crate::cli::output::summary::verdicts::verdict_lines;
-use crate::cli::output::summary::{INTERRUPTED, Page};
+use crate::cli::output::summary::{HELD, INTERRUPTED, Page};
 use crate::cli::output::terminal::Style;
 use crate::cli::output::units::{dollars, elapsed, plural};
 
@@ -25,7 +25,11 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
     let mut states: Vec<(&str, usize)> = Vec::new();
     let interrupted: BTreeSet<&String> = summary.interrupted.iter().collect();
     for (node, state) in &summary.nodes {
-        let state = if interrupted.contains(node) { INTERRUPTED } else { state };
+        let state = match state.as_str() {
+            _ if interrupted.contains(node) => INTERRUPTED,
+            "blocked" if summary.held.contains(node) => HELD,
+            state => state,
+        };
         match states.iter_mut().find(|(name, _)| *name == state) {
             Some((_, count)) => *count += 1,
             None => states.push((state, 1)),
@@ -59,8 +63,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
     if verbose {
         lines.extend(verdict_lines(page, summary));
     }
-    // A bound of 1 says only that nothing beyond schemas was checked.
-    lines.extend(reliability_line(page, summary).filter(|_| !verbose && is_uncertain(summary)));
+    lines.extend(reliability_line(page, summary).filter(|_| !verbose));
     if let Some(parent) = &summary.parent {
         let text =
             format!("  opened by      step {:?} of {} of run {}", parent.step, parent.node, parent.run);
@@ -116,7 +119,8 @@ fn undo_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let done = format!("{} of {}", done.len(), plural(asked.len(), "undo"));
     let mut lines = vec![fit(&format!("  {:<14} {done} executed", undo.state.as_str()), page.columns)];
     if !undo.without.is_empty() {
-        lines.push(fit(&format!("  without undo   {}", names(&undo.without)), page.columns));
+        let by_hand = "nothing undoes them but a person, by hand";
+        lines.push(fit(&format!("  without undo   {}: {by_hand}", names(&undo.without)), page.columns));
     }
     if !undo.unsure.is_empty() {
         let text = format!(
@@ -179,10 +183,6 @@ fn lost_call_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     lines
 }
 
-fn is_uncertain(summary: &Summary) -> bool {
-    summary.reliability.is_some_and(|bounds| bounds.always < 1.0)
-}
-
 /// Rounds, makespan and reliability.
 fn schedule_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let attempts = format!("  ({})", plural(summary.dispatches as usize, "attempt"));
@@ -208,10 +208,11 @@ pub(crate) fn diagnosis_text(category: FailureCategory, came: &DiagnosisView) ->
     format!("{made} of {category}{}", score.unwrap_or_default())
 }
 
-/// The reliability of a result. A run without its outputs has none.
+/// The reliability of a result. A run without its outputs, or whose contracts are schemas alone, has none.
 fn reliability_line(page: &Page<'_>, summary: &Summary) -> Option<String> {
     let has_result = matches!(summary.outcome, Some(RunOutcome::Succeeded | RunOutcome::Concluded));
-    let bounds = summary.reliability.filter(|_| has_result)?;
+    // A bound of 1 says only that nothing beyond schemas was checked.
+    let bounds = summary.reliability.filter(|bounds| has_result && bounds.always < 1.0)?;
     let text = format!(
         "  reliability    at least {:.3}; {:.3} if nodes err independently",
         bounds.always, bounds.independent

@@ -40,6 +40,9 @@ const ROOT_CAUSES_MAX: usize = 8;
 /// Label of a node with an attempt interrupted by the end of its process; resuming repeats the attempt.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
+/// Label of a node that an interjection holds.
+pub(crate) const HELD: &str = "held";
+
 pub(crate) struct Page<'a> {
     out: &'a Out,
     columns: usize,
@@ -187,6 +190,7 @@ fn node_line(page: &Page<'_>, node: &GraphNode, list: Option<ListCounts>, names:
     let word = match (node.state.as_str(), node.reuse.as_deref()) {
         _ if node.interrupted => INTERRUPTED,
         ("executed", Some(reuse)) => labels::origin(reuse),
+        ("blocked", _) if node.reason.as_deref() == Some("hold") => HELD,
         (state, _) => labels::state(state),
     };
     let detail = match (node.state.as_str(), &node.failure, &node.reason) {

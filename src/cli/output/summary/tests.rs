@@ -99,6 +99,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         seq: 1,
         nodes,
         interrupted: Vec::new(),
+        held: Default::default(),
     }
 }
 
@@ -164,8 +165,8 @@ fn five_nodes() {
         &expect![[r#"
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
               failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
-                │ and more
                 the rest of it  (20 lost with it)
+                │ and more
               executed-0000  executed     1.24 s
               failed-0000    failed       1.24 s  no such file: 日本語.md no such file: 日…
               skipped-0000   skipped      1.24 s
@@ -194,11 +195,11 @@ fn fourteen_nodes() {
         &expect![[r#"
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
               failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
-                │ and more
                 the rest of it  (20 lost with it)
+                │ and more
               failed failed-0001: no such file: notes/of/failed-0001.md, which is needed for
-                │ and more
                 the rest of it  (20 lost with it)
+                │ and more
               14 nodes: ostler show 1a2b3c4d5e6f lists them
               nodes          12 executed, 2 failed
               cost           77 credits
@@ -283,6 +284,44 @@ fn work_that_takes_no_time_that_is_measured_has_no_parallelism() {
         );
         assert!(lines.iter().any(|line| line.trim() == told), "{lines:#?}");
     }
+}
+
+#[test]
+fn a_reliability_is_shown_if_more_than_schemas_was_checked() {
+    for (always, shown) in [(1.0, false), (0.85, true)] {
+        let reliability = Some(ReliabilityBounds { independent: 1.0, always });
+        let outcome = Some(RunOutcome::Succeeded);
+        let summary = Summary { reliability, outcome, ..summary(&[("executed", 3)]) };
+        for verbose in [false, true] {
+            let page = Page { out: &Out::new(), columns: 80, rows: ROWS_MIN, cuts_names: true };
+            let lines = figure_lines(&page, &summary, verbose);
+            let count = lines.iter().filter(|line| line.contains("reliability")).count();
+            assert_eq!(count, usize::from(shown), "{always} {verbose}: {lines:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_of_several_lines_keeps_their_order() {
+    let long = format!("{}END-OF-FIRST", "word ".repeat(30));
+    let message = format!("{long}\nsecond\nthird");
+    let root_causes = vec![RootCause {
+        node: "n".to_owned(),
+        state: "failed".to_owned(),
+        reason: "structural".to_owned(),
+        message: Some(message),
+        lost: Vec::new(),
+    }];
+    let summary = Summary { root_causes, ..summary(&[("failed", 1)]) };
+    let page = Page { out: &Out::new(), columns: 80, rows: ROWS_MIN, cuts_names: true };
+    let lines = root_cause_lines(&page, &summary, 8, 20);
+    expect![[r#"
+          failed n: word word word word word word word word word word word word word
+            word word word word word word word word word word word word word word word
+            word word END-OF-FIRST
+            │ second
+            │ third"#]]
+    .assert_eq(&lines.join("\n"));
 }
 
 #[test]
