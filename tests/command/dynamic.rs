@@ -56,6 +56,8 @@ fn an_answer_after_the_deadline_is_refused_though_no_process_has_ended_the_wait(
     let world = World::new();
     world.file("w.yaml", &WORD.replace("DEADLINE", "1s"));
     world.ostler("run w.yaml --workspace work").exits(3);
+    world.ostler("approvals").exits(0).says("word waits for an answer until ").says("ostler answer ");
+    world.ostler("approve @last word").exits(2).complains("ostler answer ");
     after_deadline(&world);
     let late = world.ostler(r#"answer @last word --value {"status":1}"#).exits(1);
     late.complains("late: the deadline of word passed at ").complains("ostler resume");

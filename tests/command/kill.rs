@@ -138,6 +138,9 @@ fn an_attempt_in_doubt_asks_and_goes_on_with_its_result() {
     let told =
         |way: &str| listed.out.lines().any(|line| line.contains("ostler resolve ") && line.ends_with(way));
     assert!(ways.into_iter().all(told), "{}", listed.out);
+    // No approval settles it, and the list of questions says what does.
+    let asked = world.ostler("approvals").exits(0).says("in doubt act");
+    assert!(asked.out.contains("ostler resolve "), "{}", asked.out);
     world.ostler("resume @last").exits(3);
     world.file("result.json", r#"{"status": 0, "stdout": "", "stderr": ""}"#);
     world.ostler("resolve @last then --redo").exits(2).complains("nothing to resolve");

@@ -5,7 +5,8 @@ mod grants;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use ostler_server::wire::{ApprovalList, ApprovalView, UnreadableRun};
+use ostler_kernel::run::WaitReason;
+use ostler_server::wire::{ApprovalList, ApprovalView, RunLine, RunList, Summary, UnreadableRun};
 use serde_json::json;
 
 use crate::cli::arguments::Globals;
@@ -15,6 +16,7 @@ use crate::cli::output::cells::harmless_lines;
 use crate::cli::output::hints;
 use crate::cli::output::hints::{DigestSource, answer_commands};
 use crate::cli::output::labels::short_id;
+use crate::cli::output::summary::waiting::unapproved_lines;
 use crate::cli::output::terminal::{Out, Style, status_line};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::settings::has_no_data_folder;
@@ -30,9 +32,9 @@ pub(crate) struct ApprovalsArgs {
 }
 
 impl ApprovalsArgs {
+    /// True if nothing but the output is written.
     pub(crate) fn only_reads(&self) -> bool {
         self.command.is_none()
-    /// True if nothing but the output is written.
     }
 }
 
@@ -93,10 +95,47 @@ async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result
             break;
         }
     }
-    if printed == 0 && !globals.json {
+    if globals.json {
+        return Ok(());
+    }
+    if printed == 0 {
         status_line("no approval is pending");
     }
-    Ok(())
+    list_unapproved(session, out).await
+}
+
+/// Most listed runs that wait without an approval.
+const UNAPPROVED_MAX: usize = 20;
+
+/// Lists the runs that no approval continues: with an attempt in doubt, or a wait for an answer from outside.
+async fn list_unapproved(session: &mut Session, out: &mut Out) -> Result<(), Failure> {
+    let (mut listed, mut after) = (0, String::new());
+    loop {
+        let page: RunList = session.get(&format!("/v1/runs?status=waiting{after}")).await?;
+        let is_unapproved = |line: &&RunLine| {
+            let in_doubt = line.waiting.iter().any(|waiting| waiting.ask == "in_doubt");
+            in_doubt || line.waits_for == Some(WaitReason::Answer)
+        };
+        for line in page.runs.iter().filter(is_unapproved) {
+            if listed == UNAPPROVED_MAX {
+                let more = hints::command("ps", &[], "--state waiting");
+                out.line(format!("… and more runs that wait: {more}"));
+                return Ok(());
+            }
+            let summary: Summary = session.get(&format!("/v1/runs/{}", path_segment(&line.run))).await?;
+            hints::know_model(&line.run, line.model_file.as_deref());
+            let lines = unapproved_lines(out, &summary);
+            if listed == 0 && !lines.is_empty() {
+                out.line("waiting for something else than an approval:");
+            }
+            listed += usize::from(!lines.is_empty());
+            lines.iter().for_each(|line| out.line(line));
+        }
+        match page.next.filter(|_| !out.is_closed()) {
+            Some(next) => after = format!("&after={}", path_segment(&next)),
+            None => return Ok(()),
+        }
+    }
 }
 
 fn print(question: &ApprovalView, out: &mut Out) {

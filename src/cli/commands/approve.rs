@@ -272,6 +272,10 @@ fn pending_question<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Fai
                     labels::state(state)
                 )
             }
+            Some(_) if run.waits.iter().any(|wait| wait.node == node) => format!(
+                "node {node}: waits for an answer from outside, which is no approval; `{}` gives it",
+                hints::command("answer", &[id, node], "--value JSON")
+            ),
             Some(state) => with_location(&format!(
                 "node {node}: {}, no approval is pending; `ostler approvals` lists pending ones",
                 labels::state(state)

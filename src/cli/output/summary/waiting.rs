@@ -1,7 +1,7 @@
 //! What a run waits for: people, credits, rates of models, another run.
 
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientRow, RateWaitView, Summary, WaitView, WaitingBelow};
+use ostler_server::wire::{ClientRow, RateWaitView, Summary, WaitView, Waiting, WaitingBelow};
 
 use crate::cli::output::approval::{
     budget_answers, budget_deadline, deadline_text, dependents, is_expired, opened_by as parent_text,
@@ -69,6 +69,32 @@ fn event_wait(run: &str, wait: &WaitView, place: &str, is_past: bool, columns: u
     lines
 }
 
+/// Formats what a run waits for without an approval: attempts in doubt, and answers from outside.
+pub(crate) fn unapproved_lines(out: &Out, summary: &Summary) -> Vec<String> {
+    let page = Page::of(out);
+    let in_doubt = summary.waiting.iter().filter(|waiting| waiting.ask == "in_doubt");
+    let mut lines: Vec<String> = in_doubt
+        .flat_map(|waiting| {
+            let answers = answer_commands(&summary.run, &waiting.node, &waiting.ask, DigestSource::Unseen);
+            let answers = answers.iter().map(|answer| format!("    {answer}"));
+            std::iter::once(doubt_line(&page, waiting)).chain(answers).collect::<Vec<_>>()
+        })
+        .collect();
+    lines.extend(event_wait_lines(&page, summary));
+    if !lines.is_empty() {
+        let run = format!("{}  {}", summary.run, fit_name(&summary.plan, page.columns / 2));
+        lines.insert(0, out.styled(Style::Warning, &run));
+    }
+    lines
+}
+
+fn doubt_line(page: &Page<'_>, waiting: &Waiting) -> String {
+    let met = waiting.why.as_deref().unwrap_or("started");
+    let rest = format!(" {}: {met}; outcome unknown", fit_name(&waiting.node, page.columns / 2));
+    let doubt = page.out.styled(Style::Warning, "in doubt");
+    format!("  {doubt}{}", fit(&rest, page.columns.saturating_sub(10)))
+}
+
 /// Formats the questions in runs below a run, with the commands that answer them.
 pub(crate) fn below_lines(below: &[WaitingBelow], out: &Out) -> Vec<String> {
     let mut lines = Vec::new();
@@ -130,10 +156,7 @@ pub(crate) fn waiting_lines(
         rows += needed;
         let node = fit_name(&waiting.node, page.columns / 2);
         lines.push(if waiting.ask == "in_doubt" {
-            let met = waiting.why.as_deref().unwrap_or("started");
-            let rest = format!(" {node}: {met}; outcome unknown");
-            let doubt = page.out.styled(Style::Warning, "in doubt");
-            format!("  {doubt}{}", fit(&rest, page.columns.saturating_sub(10)))
+            doubt_line(page, waiting)
         } else {
             let what = match waiting.ask == "after" && summary.goal.is_some() {
                 true => "approval of the plan",
