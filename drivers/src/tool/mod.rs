@@ -68,6 +68,7 @@ pub use text_search::{
 pub use time_sleep::SLEEP_MS_MAX;
 pub use walk::{GITIGNORE_BYTES_MAX, GITIGNORE_LINES_MAX, WALK_DEPTH_MAX, WALK_ENTRIES_MAX};
 pub use web_search::{WEB_SEARCH_DEFAULT, WEB_SEARCH_MAX, WEB_SEARCH_QUERY_CHARS_MAX};
+pub use workspace::refused_path;
 
 /// The built-in tools for `config`, sorted by name. Contains `shell.run` only if enabled, and `web.search` only with
 /// a server. Programs are marked with the data

@@ -55,6 +55,12 @@ pub(super) struct Workspace {
     dir: Dir,
 }
 
+/// Reason for which the file tools refuse `path` in the workspace `root`, whatever the gate says; `None` if they take it.
+pub fn refused_path(root: &Path, path: &str) -> Option<String> {
+    let workspace = Workspace::open(&Arc::from(root));
+    workspace.and_then(|workspace| workspace.relative(path)).err().map(|failure| failure.message)
+}
+
 impl Workspace {
     pub(super) fn open(root: &Arc<Path>) -> Result<Workspace, Failure> {
         let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| {

@@ -209,7 +209,7 @@ impl GatedTool {
     }
 
     /// True if the named parameter may hold a path.
-    pub(super) fn takes_path(&self, name: &str) -> bool {
+    pub fn takes_path(&self, name: &str) -> bool {
         self.paths.contains(name)
     }
 

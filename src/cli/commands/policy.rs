@@ -1,5 +1,7 @@
 //! `ostler policy`.
 
+mod explain;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -11,9 +13,8 @@ use ostler_kernel::gate::{
     AtConnection, Call, Denial, DenialCode, GatePolicy, Judged, Provenance, Spent, Standing, judge,
 };
 use ostler_kernel::json::Object;
-use ostler_kernel::plan::nearest;
 use ostler_server::user_folder;
-use ostler_server::wire::{Lockdown, PolicyEpoch};
+use ostler_server::wire::PolicyEpoch;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -21,11 +22,10 @@ use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::Bounds;
 use crate::cli::arguments::plan::tools;
 use crate::cli::exit::{Failure, code};
-use crate::cli::output::cells::{fit_name, harmless_line};
+use crate::cli::output::cells::harmless_line;
 use crate::cli::output::terminal::{Out, Style, tagged};
 use crate::cli::output::units::plural;
 use crate::cli::session::api_client::ApiError;
-use crate::cli::session::settings::no_runs_text;
 use crate::cli::session::{AccessMode, Session, settings};
 
 #[derive(Debug, Args)]
@@ -157,7 +157,7 @@ pub(crate) async fn policy(globals: &Globals, args: PolicyArgs) -> Result<u8, Fa
     match args.what {
         What::Accept(AcceptArgs { file }) => accept(globals, &file, &mut out),
         What::Check => check(globals, &mut out),
-        What::Explain(args) => explain(globals, &args, &mut out).await,
+        What::Explain(args) => explain::explain(globals, &args, &mut out).await,
         What::Test(args) => test(globals, &args, &mut out),
         What::Reload => reload(globals, &mut out).await,
     }
@@ -256,68 +256,6 @@ async fn reload(globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
         out.line("the policy is valid; no process runs plans, so the next one reads it");
     }
     Ok(code::SUCCEEDED)
-}
-
-async fn explain(globals: &Globals, args: &ExplainArgs, out: &mut Out) -> Result<u8, Failure> {
-    let workspace = args.bounds.workspace()?;
-    let (config, _) = settings::load_settings(globals, Path::new(&workspace))?;
-    let gate = Gate::new(&config, workspace);
-    if gate.toolbox.gated(&args.tool).is_none() {
-        let tools = tools(&config);
-        let names = tools.iter().map(|tool| tool.spec().name.as_str());
-        let near = nearest(&args.tool, names, &mut usize::MAX.clone());
-        let advice = near.map_or_else(
-            || "`ostler doctor` lists the tools".to_owned(),
-            |near| format!("did you mean {near}?"),
-        );
-        return Err(Failure::invalid(format!("there is no tool {:?}; {advice}", args.tool)));
-    }
-    let params = params(&args.params)?;
-    let standing = Standing { lockdown: is_locked_down(globals).await?, ..Standing::default() };
-    let intent = args.bounds.intent.unwrap_or(gate.policy.default_intent);
-    let verdict = gate.judge((&args.tool, params), &args.bounds.scope, intent, standing);
-    let (answer, code, impact, why) = match &verdict {
-        Ok(judged) => {
-            let sensitive = gate.toolbox.gated(&args.tool).map(|tool| tool.sensitive().clone());
-            let sensitive: Vec<String> = sensitive.into_iter().flatten().collect();
-            let why = match (judged.route(), sensitive.is_empty()) {
-                (Some(route), _) => format!("needs a clearance, by the route of {:?}", route.tool),
-                (None, false) => {
-                    format!("held for a person if untrusted values reach {}", sensitive.join(", "))
-                }
-                (None, true) => "every check passed".to_owned(),
-            };
-            ("allow", "OK", Some(judged.measured), why)
-        }
-        Err(denial) => ("deny", denial.code.as_str(), denial.measured, denial.operator.clone()),
-    };
-    if globals.json {
-        out.json(&json!({
-            "type": "verdict", "answer": answer, "code": code, "why": why, "step": step(code),
-            "impact": impact.map(|it| it.impact), "ceiling": impact.map(|it| it.ceiling),
-        }));
-    } else {
-        let style = if answer == "allow" { Style::Success } else { Style::Bold };
-        out.line(format!("{}  {}  {code}", out.styled(style, answer), fit_name(&args.tool, usize::MAX)));
-        if let Some(it) = impact {
-            out.line(format!("  impact   {} of at most {}", it.impact, it.ceiling));
-        }
-        out.line(format!("  decided  {}", step(code)));
-        out.line(format!("  why      {}", harmless_line(&why)));
-    }
-    Ok(if verdict.is_ok() { code::SUCCEEDED } else { code::FAILED })
-}
-
-/// Whether an operator stopped all calls in the data folder; false without one.
-async fn is_locked_down(globals: &Globals) -> Result<bool, Failure> {
-    let (_, data) = settings::load_settings(globals, Path::new("."))?;
-    if no_runs_text(data.as_deref())?.is_some() {
-        return Ok(false);
-    }
-    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-    let answer: Result<Lockdown, ApiError> = session.get("/v1/lockdown").await;
-    session.stop().await;
-    Ok(answer?.on)
 }
 
 fn params(text: &str) -> Result<Map<String, Value>, Failure> {

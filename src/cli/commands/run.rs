@@ -104,6 +104,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let mut session =
         Session::open_with_metrics(globals, &workspace, AccessMode::Create, args.metrics).await?;
     session.note_new_client(&request.client).await;
+    session.note_lockdown().await;
     let run = match session.submit(&request, draft).await {
         Ok(RunRef { run }) => run,
         Err(refused) => {

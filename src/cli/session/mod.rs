@@ -25,7 +25,7 @@ use ostler::{Ostler, StartError};
 use ostler_drivers::tool::DataFolder;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::{Plan, PlanDraft, nearest};
-use ostler_server::wire::{ClientList, RunList, RunRef, SubmitRequest, Summary};
+use ostler_server::wire::{ClientList, Lockdown, RunList, RunRef, SubmitRequest, Summary};
 use ostler_server::{OperatorSecret, router};
 use ostler_store::OpenError;
 use serde::Serialize;
@@ -338,6 +338,16 @@ impl Session {
         }
         if let Some(meant) = nearest(name, names(), &mut PAIRS_MAX.clone()) {
             status_line(format!("note: client {name} is new; client {meant} exists already"));
+        }
+    }
+
+    /// Warns of a lockdown: a run whose call is denied fails for good.
+    pub(crate) async fn note_lockdown(&mut self) {
+        if self.get::<Lockdown>("/v1/lockdown").await.is_ok_and(|lockdown| lockdown.on) {
+            let off = hints::command("lockdown off", &[], "");
+            status_line(format!(
+                "warning: a lockdown is on: the gate denies every call, and a run whose call is denied fails; `{off}` ends it"
+            ));
         }
     }
 

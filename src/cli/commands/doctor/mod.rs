@@ -13,6 +13,7 @@ mod templates;
 use std::path::Path;
 
 use clap::Args;
+use ostler_server::wire::Lockdown;
 use ostler_store::{OpenError, Store};
 
 use crate::cli::arguments::Globals;
@@ -36,7 +37,6 @@ pub(crate) struct DoctorArgs {
     repair: bool,
 }
 
-pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Failure> {
 impl DoctorArgs {
     /// True if nothing but the output is written.
     pub(crate) fn only_reads(&self) -> bool {
@@ -44,6 +44,7 @@ impl DoctorArgs {
     }
 }
 
+pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Failure> {
     let mut report = Report { out: Out::new(), json: globals.json, warnings: 0, failures: 0 };
     let (config, data) = load_settings(globals, Path::new("."))?;
     check_configuration(globals, &config, data.as_deref(), &mut report);
@@ -138,6 +139,10 @@ async fn check_store(
         }
     }
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    if session.get::<Lockdown>("/v1/lockdown").await?.on {
+        let what = "on: the gate denies every call, and a run whose call is denied fails";
+        report.warn("lockdown", what, "`ostler lockdown off` ends it");
+    }
     let mut result = check_runs(&mut session, report).await;
     if result.is_ok() {
         result = check_pipelines(&mut session, report).await;
