@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use ostler_kernel::plan::model_of_tool;
-use ostler_kernel::port::WorkspaceUse;
+use ostler_kernel::port::{MCP_PREFIX, WorkspaceUse};
 use ostler_kernel::run::Run;
 
 use crate::state::gatekeeper::Gatekeeper;
@@ -30,8 +30,18 @@ pub(crate) fn missing(gatekeeper: &Gatekeeper, run: &Run, workspace: &str) -> Op
     let tool = tools.into_iter().find(|tool| gatekeeper.toolbox.version(tool).is_none())?;
     Some(match model_of_tool(tool) {
         Some(model) => no_model(model, None),
-        None => format!("program or tool {tool} is not in this process: start the program that has it"),
+        None => no_tool(tool),
     })
+}
+
+fn no_tool(tool: &str) -> String {
+    match tool.strip_prefix(MCP_PREFIX).and_then(|rest| rest.split_once('.')) {
+        Some((server, _)) => format!(
+            "tool {tool} is not in this process: its server needs a section [mcp.{server}] in ostler.toml, and the tool an acceptance \
+             (`ostler mcp accept {server}`)"
+        ),
+        None => format!("program or tool {tool} is not in this process: start the program that has it"),
+    }
 }
 
 fn no_model(model: &str, file: Option<&str>) -> String {

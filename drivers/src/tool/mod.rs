@@ -59,7 +59,7 @@ pub(crate) use named_files::{Naming, lexical, named_files};
 pub(crate) use process::{Folder, ProcessGroup, Program, RunningProgram};
 pub use process::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
 pub use progress::{PROGRESS, RESUME_TOKEN};
-pub use shell_run::{SHELL_ARGV_MAX, SHELL_FAILURE_BYTES, SHELL_STDIN_BYTES_MAX};
+pub use shell_run::{SHELL_ARGV_MAX, SHELL_FAILURE_BYTES, SHELL_STDIN_BYTES_MAX, lacks_file};
 pub use text::{FILES_MAX, TEXT_FILE_BYTES_MAX};
 pub use text_search::{
     SEARCH_LINE_BYTES, SEARCH_LINE_BYTES_MAX, SEARCH_MATCHES_DEFAULT, SEARCH_MATCHES_MAX,

@@ -283,6 +283,11 @@ fn plain(token: Value) -> String {
 /// Messages of the system where a file is out of reach.
 const OUT_OF_REACH: [&str; 3] = ["Permission denied", "Read-only file system", "Operation not permitted"];
 
+/// True if the output of a program names a file that a cage may keep from it.
+pub fn lacks_file(output: &str) -> bool {
+    OUT_OF_REACH.iter().any(|sign| output.contains(sign))
+}
+
 /// The status of a program that a shell found and could not execute.
 const NOT_EXECUTABLE: i32 = 126;
 
@@ -304,7 +309,7 @@ fn judge(
         return Err(crash(format!("{program} was ended ({status}){said}")));
     };
     if !allowed.contains(&code) {
-        let lacks = code == NOT_EXECUTABLE || OUT_OF_REACH.iter().any(|sign| said.contains(sign));
+        let lacks = code == NOT_EXECUTABLE || lacks_file(&said);
         let cage = match rung {
             CageRung::None => String::new(),
             rung if lacks => format!(" in a cage ({rung}) that may keep it from a file"),

@@ -1,6 +1,6 @@
 //! The summary of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_kernel::run::{FailureCategory, ModelUsage, NodeState, RunOutcome, RunStatus, WaitReason};
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,9 @@ pub struct Summary {
     /// Nodes with an attempt of an ended process; they run again when the run resumes.
     #[serde(rename = "cut_off", default, skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<String>,
+    /// Nodes in `blocked` that an interjection holds.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub held: BTreeSet<String>,
     /// Started attempts.
     pub dispatches: u32,
     /// Attempts started between two ends of attempts.

@@ -93,7 +93,9 @@ fn naming_new_server(finding: Finding, config: &Config) -> Finding {
         return Finding { help, ..finding };
     };
     let accept = hints::command("mcp accept", &[server.name()], "");
-    let help = format!("accept its server first: `{accept}`; `ostler run` accepts a new server by itself");
+    let help = format!(
+        "accept its server first: `{accept}`; `ostler run` accepts a new server by itself, once the server starts and lists its tools"
+    );
     Finding { help, ..finding }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use ostler::config::Config;
 use ostler_drivers::mcp::{Listing, MCP_PREFIX};
+use ostler_drivers::tool::lacks_file;
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::Failure;
@@ -39,8 +40,21 @@ pub(crate) async fn accept_new_servers(
                     "MCP server {name} ({server}) is new: accepted {tools}; `ostler mcp tools {name}` lists them"
                 ));
             }
-            Err(why) => status_line(format!("MCP server {name} has no tools: {}", harmless_line(&why))),
+            Err(why) => {
+                let cage = cage_hint(name, &why);
+                status_line(format!("MCP server {name} has no tools: {}{cage}", harmless_line(&why)));
+            }
         }
     }
     Ok(())
+}
+
+/// A hint at the cage for a server that lacked a file.
+fn cage_hint(name: &str, why: &str) -> String {
+    if !lacks_file(why) {
+        return String::new();
+    }
+    format!(
+        "; its cage may keep it from a file: list what it needs as `read` or `write` in [mcp.{name}], or see `sandbox` there"
+    )
 }

@@ -77,10 +77,8 @@ pub(super) async fn accept(globals: &Globals, config: &Config, args: AcceptArgs)
     let taken: Result<Value, _> = session.post_idempotent(&path, &acceptance(&found, program.clone())).await;
     session.stop().await;
     taken?;
-    let tools = format!(
-        "{}; a process that holds the data folder knows them when it starts again",
-        plural(found.len(), "tool")
-    );
+    let tools =
+        format!("{}; a process that holds the data folder knows them when it starts again", counted(&found));
     let told = match (changed.len(), found.is_empty()) {
         (0, _) => format!("accepted: {tools}"),
         (files, true) => format!("accepted: the program ({})", plural(files, "file")),
@@ -102,6 +100,16 @@ fn pinned_lines(program: &[NamedFile]) -> Vec<String> {
         lines.push(format!("… {} more", program.len() - PINNED_SHOWN));
     }
     lines
+}
+
+/// The number of tools that were added, changed and removed.
+fn counted(found: &[Difference]) -> String {
+    let removed = found.iter().filter(|one| matches!(one, Difference::Removed(_))).count();
+    match (found.len() - removed, removed) {
+        (now, 0) => plural(now, "tool"),
+        (0, removed) => format!("{} removed", plural(removed, "tool")),
+        (now, removed) => format!("{} and {removed} removed", plural(now, "tool")),
+    }
 }
 
 /// Tells what was accepted: changed files of the program, and tools. As JSON all files of the program are told.
