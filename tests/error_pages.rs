@@ -18,8 +18,8 @@ use ostler_kernel::policy::RULE_OF_TWO;
 use serde_json::json;
 
 /// Codes other than those of plan rules.
-const OTHERS: [&str; 9] =
-    ["syntax", "shape", "parameter", "config", "pipeline", "answer", JOB, "D00", BY_THE_GATE];
+const OTHERS: [&str; 10] =
+    ["syntax", "shape", "parameter", "config", "pipeline", "answer", JOB, "D00", BY_THE_GATE, "W11"];
 
 /// Codes of files that are not plans.
 const JOB: &str = "job";

@@ -109,6 +109,8 @@ pub struct PlanFile {
     /// Offsets of keys read as a suggestion. Suggestions are guesses, so nothing below these keys is
     /// validated.
     guessed: BTreeSet<usize>,
+    /// Parameters with a default that the plan does not use, and the offset of each.
+    idle_defaults: Vec<(String, usize)>,
 }
 
 impl PlanFile {
@@ -134,6 +136,7 @@ impl PlanFile {
             findings: Vec::new(),
             cascade: CascadeFilter::default(),
             guessed: BTreeSet::new(),
+            idle_defaults: Vec::new(),
         };
         match format.read(text) {
             Ok(root) => file.load(root, params),
@@ -150,9 +153,14 @@ impl PlanFile {
             return;
         }
         let (mut bad, mut used) = (Vec::new(), BTreeSet::new());
-        let mut values = params::take_defaults(&mut root, &mut bad);
+        let defaults = params::take_defaults(&mut root, &mut bad);
+        let mut values: BTreeMap<String, String> =
+            defaults.iter().map(|(name, default)| (name.clone(), default.text.clone())).collect();
         values.extend(params.clone());
         params::fill(&mut root, &values, &mut bad, &mut used);
+        let idle = defaults.iter().filter(|(name, _)| !used.contains(*name));
+        self.idle_defaults = idle.map(|(name, default)| (name.clone(), default.at)).collect();
+        let known: BTreeSet<String> = used.iter().chain(defaults.keys()).cloned().collect();
         // A typing error in a name is one finding, at the place of use.
         used.extend(bad.iter().filter_map(|bad| bad.suggestion.clone()));
         // Already reported.
@@ -165,14 +173,9 @@ impl PlanFile {
             self.add_finding("parameter", None, bad.what, bad.help, Some(bad.at));
         }
         for name in params.keys().filter(|name| !used.contains(*name)) {
-            let help = format!("write ${{{name}}} in the plan, or remove the parameter");
-            self.add_finding(
-                "parameter",
-                None,
-                format!("the plan does not use the parameter {name:?}"),
-                help,
-                None,
-            );
+            let help = params::unused_help(name, &known);
+            let what = format!("the plan does not use the parameter {name:?}");
+            self.add_finding("parameter", None, what, help, None);
         }
         let (mut wrongs, told) = (Vec::new(), self.findings.len());
         self.draft = shape::read(&mut root, &mut |root, wrong, part| {
@@ -252,11 +255,23 @@ impl PlanFile {
                         &advice.help,
                     )
                 });
+                let advice = self.idle_defaults.iter().map(|idle| self.idle_default(idle)).chain(advice);
                 let advice = advice.collect();
                 Ok((plan, advice))
             }
             Ok(_) => Err(self.findings.clone()),
             Err(faults) => Err(self.findings.iter().cloned().chain(self.faults(&faults)).collect()),
+        }
+    }
+
+    /// Advice on a default that nothing uses.
+    fn idle_default(&self, (name, at): &(String, usize)) -> Finding {
+        Finding {
+            code: "W11".to_owned(),
+            node: None,
+            detail: format!("the plan does not use its parameter {name:?}"),
+            help: format!("write ${{{name}}} in the plan, or remove the default"),
+            place: Some(self.source.place(*at)),
         }
     }
 
@@ -271,7 +286,7 @@ impl PlanFile {
         let located = |fault: &Diagnostic| {
             let found =
                 self.found(fault.code.as_str(), &fault.node, &fault.pointer, &fault.detail, &fault.help);
-            self.on_line(found, fault.line)
+            params::without_quotes(&self.source, self.on_line(found, fault.line))
         };
         faults.iter().filter(sound).map(located).collect()
     }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::closest_name;
 use super::data::{Data, Located};
+use crate::finding::{Finding, Source};
 
 pub(super) struct BadParameter {
     pub at: usize,
@@ -19,8 +20,14 @@ pub(super) struct BadParameter {
 /// Key of a plan file under which its parameters have defaults.
 const DEFAULTS: &str = "params";
 
+/// The default of a parameter: the offset of its key, and its text.
+pub(super) struct Default {
+    pub at: usize,
+    pub text: String,
+}
+
 /// Takes the defaults of parameters out of a plan: texts, numbers and booleans by name.
-pub(super) fn take_defaults(root: &mut Located, bad: &mut Vec<BadParameter>) -> BTreeMap<String, String> {
+pub(super) fn take_defaults(root: &mut Located, bad: &mut Vec<BadParameter>) -> BTreeMap<String, Default> {
     let mut defaults = BTreeMap::new();
     let Data::Map(entries) = &mut root.data else { return defaults };
     let Some(at) = entries.iter().position(|entry| entry.key == DEFAULTS) else { return defaults };
@@ -33,7 +40,7 @@ pub(super) fn take_defaults(root: &mut Located, bad: &mut Vec<BadParameter>) -> 
         return defaults;
     };
     for entry in given {
-        let value = match entry.located.data {
+        let text = match entry.located.data {
             _ if !is_name(&entry.key) => {
                 let what = format!("{:?} is no name of a parameter", entry.key);
                 refuse(entry.key_at, what, "use letters, digits, _, - and .");
@@ -53,7 +60,7 @@ pub(super) fn take_defaults(root: &mut Located, bad: &mut Vec<BadParameter>) -> 
                 continue;
             }
         };
-        defaults.insert(entry.key, value);
+        defaults.insert(entry.key, Default { at: entry.key_at, text });
     }
     defaults
 }
@@ -83,6 +90,41 @@ pub(super) fn fill(
             entries.iter_mut().for_each(|entry| fill(&mut entry.located, given, bad, used));
         }
         Data::Null | Data::Bool(_) | Data::Number(_) | Data::Text(_) => {}
+    }
+}
+
+/// Most parameters of a plan that a help names.
+const NAMES_SHOWN_MAX: usize = 8;
+
+/// Help for a given parameter that the plan does not use; `known`: the parameters of the plan.
+pub(super) fn unused_help(name: &str, known: &BTreeSet<String>) -> String {
+    let write = format!("write ${{{name}}} in the plan, or remove the parameter");
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    match (closest_name(name, names.iter().copied()), names.as_slice()) {
+        (Some(meant), _) => format!("did you mean {meant:?}?"),
+        (None, []) => write,
+        (None, names) => {
+            let more = if names.len() > NAMES_SHOWN_MAX { ", …" } else { "" };
+            let shown = names[..names.len().min(NAMES_SHOWN_MAX)].join(", ");
+            format!("its parameters are {shown}{more}; {write}")
+        }
+    }
+}
+
+/// Adds to a finding about a text how a parameter in quotes becomes a number, or true or false.
+pub(super) fn without_quotes(source: &Source, found: Finding) -> Finding {
+    let at = found.place.map(|place| source.text()[place.offset..].trim_start_matches(['"', '\'']));
+    let name = at.and_then(|text| text.strip_prefix("${")?.split_once('}')).map(|(name, _)| name);
+    match name.filter(|name| is_name(name) && found.detail.contains("found a text")) {
+        None => found,
+        Some(name) => {
+            let help = format!(
+                "{}; a parameter in quotes is a text: write ${{{name}}} without quotes, and the map around it without braces, a key on \
+                 each line",
+                found.help
+            );
+            Finding { help, ..found }
+        }
     }
 }
 

@@ -204,7 +204,8 @@ impl Lines<'_> {
             }
             _ if after.starts_with('{') && before.ends_with('$') => explained_as(
                 "a parameter in a map in braces ends the map",
-                "put it in quotes, such as {path: \"${dir}\"}",
+                "put it in quotes, such as {path: \"${dir}\"}; for a number or true or false, write the map without \
+                 braces, a key on each line, such as count: ${n}",
             ),
             COLON if line.contains(": ") => {
                 explained_as("a second colon in one line", "put a text with a colon in quotes")

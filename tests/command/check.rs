@@ -294,6 +294,17 @@ fn check_knows_the_rules_for_the_values_of_parameters() {
 }
 
 #[test]
+fn a_path_that_the_tool_refuses_is_explained_with_the_verdict() {
+    let world = World::new();
+    world.file("p.yaml", "id: p\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n");
+    world.ostler("run p.yaml --workspace work").exits(0);
+    let explain =
+        |path: &str| world.ostler(&format!("policy explain fs.read {{\"path\":\"{path}\"}} --workspace ."));
+    explain("p.yaml").exits(0);
+    explain("data/format").exits(1).says("refused  by the tool itself: ").says("lies in a data folder");
+}
+
+#[test]
 fn a_lockdown_comes_before_everything_that_follows_it() {
     let world = World::new();
     let explain = "policy explain fs.list {\"path\":\".\"} --workspace work";
@@ -305,7 +316,9 @@ fn a_lockdown_comes_before_everything_that_follows_it() {
         "p.yaml",
         "id: p\nnodes:\n  - {id: a, tool: shell.run, params: {argv: [make]}, approval: before, human_timeout: 1h}\n",
     );
-    world.ostler("run p.yaml --workspace work").exits(1).says("LOCKDOWN");
+    let denied = world.ostler("run p.yaml --workspace work").exits(1).says("LOCKDOWN");
+    denied.complains("a lockdown is on").complains("ostler lockdown off");
+    world.ostler("doctor").exits(0).says("lockdown").says("ostler lockdown off");
     world.ostler("lockdown off").exits(0);
     world.ostler(explain).exits(0).says("allow");
 }
@@ -342,4 +355,55 @@ fn help_of_a_command_shows_no_page_of_the_same_name_about_something_else() {
     let world = World::new();
     assert!(!world.ostler("help answer").exits(0).says("--value").out.contains("F01"));
     world.ostler("help F01").exits(0).says("# answer: ");
+}
+
+#[test]
+fn a_plan_for_a_model_in_a_file_is_checked_with_that_file() {
+    let world = World::new();
+    world.file("model.yaml", "roles: {}\n");
+    world.file("asks.yaml", "id: asks\nnodes:\n  - {id: a, tool: model.default, params: {prompt: hi}, contract: [{method: schema, spec: {type: object}}]}\n");
+    world.ostler("check asks.yaml").exits(2).complains("V20");
+    world.ostler("check asks.yaml --model scripted:model.yaml").exits(0).says("valid asks");
+    world.file(
+        "cut.jsonl",
+        "{\"cassette\":1,\"dialect\":\"openai\",\"model\":\"m\",\"profile\":\"generic\"}\n{\"request\":{",
+    );
+    for line in ["check asks.yaml", "run asks.yaml", "resume"] {
+        let told = world.ostler(&format!("{line} --model cassette:cut.jsonl")).exits(2);
+        let told =
+            told.complains("error: --model: ").complains("cut.jsonl: line 2: it is cut off at column 12");
+        assert_eq!(told.err.matches("cut.jsonl").count(), 1, "{}", told.err);
+    }
+    world.file("cut.toml", "[models.default]\nprovider = \"cassette\"\nfile = \"cut.jsonl\"\n");
+    world
+        .ostler("check asks.yaml --config cut.toml")
+        .exits(2)
+        .complains("it is configured, and cannot be set up");
+}
+
+#[test]
+fn parameters_that_a_plan_does_not_use_are_told_with_those_it_has() {
+    let world = World::new();
+    let plan = "id: p\nparams: {folder: ., unused: 1}\nnodes:\n  - {id: a, tool: fs.list, params: {path: \"${folder}\"}}\n";
+    world.file("p.yaml", plan);
+    let idle = "the plan does not use its parameter \"unused\"";
+    world.ostler("check p.yaml").exits(0).says("W11").says(idle);
+    let told = world.ostler("check p.yaml --param zz=1").exits(2);
+    told.complains("the plan does not use the parameter \"zz\"")
+        .complains("its parameters are folder, unused");
+    world.ostler("check p.yaml --param foldr=1").exits(2).complains("did you mean \"folder\"?");
+}
+
+#[test]
+fn a_number_from_a_parameter_is_written_without_quotes_and_without_braces() {
+    let world = World::new();
+    let plan =
+        |params: &str| format!("id: p\nnodes:\n  - id: a\n    tool: time.sleep\n    params:{params}\n");
+    let check = |params: &str| {
+        world.file("p.yaml", &plan(params));
+        world.ostler("check p.yaml --param n=3")
+    };
+    check(" {ms: ${n}}").exits(2).complains("a key on each line");
+    check(" {ms: \"${n}\"}").exits(2).complains("write ${n} without quotes").complains("a key on each line");
+    check("\n      ms: ${n}").exits(0);
 }

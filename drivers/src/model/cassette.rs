@@ -109,7 +109,7 @@ impl Player {
         let mut exchanges = Vec::new();
         for (at, line) in lines {
             let exchange: Exchange =
-                serde_json::from_str(line).map_err(|error| format!("line {}: {error}", at + 1))?;
+                serde_json::from_str(line).map_err(|error| format!("line {}: {}", at + 1, told(&error)))?;
             exchange.response.body().map_err(|problem| format!("line {}: {problem}", at + 1))?;
             exchanges.push(exchange);
         }
@@ -270,9 +270,19 @@ fn read(file: &Path) -> Result<String, String> {
     read_text(file, CASSETTE_BYTES_MAX).map_err(|error| error.to_string())
 }
 
+/// The error in a line that was read by itself: its column, and for a line that is cut off no words of the parser.
+fn told(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return format!("it is cut off at column {}", error.column());
+    }
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    format!("column {}: {}", error.column(), text.strip_suffix(&place).unwrap_or(&text))
+}
+
 fn header(line: &str) -> Result<Header, String> {
-    let header: Header =
-        serde_json::from_str(line).map_err(|error| format!("line 1: no header of a cassette: {error}"))?;
+    let header: Header = serde_json::from_str(line)
+        .map_err(|error| format!("line 1: no header of a cassette: {}", told(&error)))?;
     if header.cassette == VERSION {
         Ok(header)
     } else {

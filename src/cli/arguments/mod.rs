@@ -7,11 +7,12 @@ pub(crate) mod plan;
 pub(crate) mod values;
 pub(crate) mod watch;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler::config::Config;
-use ostler_drivers::model::{ModelConfig, Provider};
+use ostler_drivers::model::{ModelConfig, Models, ModelsConfig, Provider};
 
 use crate::cli::exit::Failure;
 use crate::cli::output::hints;
@@ -54,6 +55,7 @@ impl Globals {
         let named = format!("{}:{}", provider.as_str(), file.display());
         hints::remember_model(&named);
         let config = ModelConfig { file: Some(file), ..ModelConfig::of(provider) };
+        check_file(provider, &config)?;
         let extra = ExtraModel { name: provider.as_str().to_owned(), file: Some(named), config };
         Ok(Globals { extra_model: Some(extra), ..self.clone() })
     }
@@ -91,6 +93,19 @@ impl Globals {
         }
         Ok(())
     }
+}
+
+/// Reads the file of `--model`, so that a fault of the file is told once and names the option. The configuration would name two
+/// models with the file, neither of which stands in it.
+fn check_file(provider: Provider, config: &ModelConfig) -> Result<(), Failure> {
+    let models = BTreeMap::from([(provider.as_str().to_owned(), config.clone())]);
+    let config = ModelsConfig { models, ..ModelsConfig::default() };
+    let built = Models::new(&config, Path::new(""), &|_| None);
+    built.map(drop).map_err(|faults| {
+        let told: Vec<String> =
+            faults.iter().map(|fault| format!("{}; {}", fault.what, fault.help)).collect();
+        Failure::invalid(format!("--model: {}", told.join("; ")))
+    })
 }
 
 /// The model of a goal run that was asked with the name of a file. Any command that continues the run needs it.

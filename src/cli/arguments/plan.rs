@@ -12,7 +12,7 @@ use ostler_actors::Toolbox;
 use ostler_drivers::mcp::MCP_PREFIX;
 use ostler_drivers::model::Models;
 use ostler_drivers::tool::builtin;
-use ostler_kernel::plan::{Plan, Settings};
+use ostler_kernel::plan::{Plan, Settings, model_of_tool};
 use ostler_kernel::port::Tool;
 
 use crate::cli::exit::Failure;
@@ -74,8 +74,21 @@ pub(crate) fn tools(config: &Config) -> Vec<Arc<dyn Tool>> {
 
 /// Validates a plan with the built-in tools, the configured models and the configured domains.
 pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
-    with_settings(config, |settings| file.validate(settings))
-        .map_err(|findings| findings.into_iter().map(|finding| naming_new_server(finding, config)).collect())
+    with_settings(config, |settings| file.validate(settings)).map_err(|findings| {
+        let broken = config.models().err().map(|faults| faults.to_string());
+        let named = findings.into_iter().map(|finding| naming_new_server(finding, config));
+        named.map(|finding| naming_broken_model(finding, config, broken.as_deref())).collect()
+    })
+}
+
+/// A model may be unknown only because it cannot be set up.
+fn naming_broken_model(finding: Finding, config: &Config, broken: Option<&str>) -> Finding {
+    let of_tool = finding.detail.strip_prefix("unknown tool ").and_then(model_of_tool);
+    let model = of_tool.or_else(|| finding.detail.strip_prefix("unknown model "));
+    match broken.filter(|_| model.is_some_and(|model| config.models.contains_key(model))) {
+        Some(why) => Finding { help: format!("it is configured, and cannot be set up: {why}"), ..finding },
+        None => finding,
+    }
 }
 
 /// A tool may be unknown only because nobody has configured or accepted its MCP server yet.

@@ -122,7 +122,6 @@ impl GoalOptions {
         let workspace_text = self.bounds.workspace()?;
         let workspace = PathBuf::from(&workspace_text);
         let globals = globals.with_model(self.model.as_deref())?;
-        thinker::check_file(&globals)?;
         let (config, data) = settings::load_settings(&globals, &workspace)?;
         if let Some(data) = data {
             bounds::check_outside_data(&workspace, &data)?;

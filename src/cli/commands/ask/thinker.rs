@@ -1,10 +1,9 @@
 //! The models of a goal run: configured ones, one named by a file, or a recording of a configured one.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use ostler::config::Config;
-use ostler_drivers::model::{CassetteMode, ModelConfig, Models, ModelsConfig, Provider};
+use ostler_drivers::model::{CassetteMode, ModelConfig, Provider};
 
 use crate::cli::arguments::{ExtraModel, Globals};
 use crate::cli::exit::Failure;
@@ -51,20 +50,6 @@ no model is configured; one of these helps:
   a model of this machine:  [models.default] with provider = \"openai\", base_url = \"http://127.0.0.1:11434/v1\", model = \"qwen3:8b\" in ostler.toml
   an API with a key:        [models.default] with provider = \"anthropic\", model = \"…\", api_key_env = \"ANTHROPIC_API_KEY\" in ostler.toml
   a script, for a try:      ostler ask --model scripted:FILE GOAL";
-
-/// Reads the file of `--model`, so that a fault of the file is told once and names the option. The configuration would name two
-/// models with the file, neither of which stands in it.
-pub(super) fn check_file(globals: &Globals) -> Result<(), Failure> {
-    let Some(ExtraModel { name, file: Some(_), config }) = &globals.extra_model else { return Ok(()) };
-    let models = BTreeMap::from([(name.clone(), config.clone())]);
-    let config = ModelsConfig { models, ..ModelsConfig::default() };
-    let built = Models::new(&config, Path::new(""), &|_| None);
-    built.map(drop).map_err(|faults| {
-        let told: Vec<String> =
-            faults.iter().map(|fault| format!("{}; {}", fault.what, fault.help)).collect();
-        Failure::invalid(format!("--model: {}", told.join("; ")))
-    })
-}
 
 /// The model of `--cassette FILE`: plays the file if there is one, else records the model into it.
 ///

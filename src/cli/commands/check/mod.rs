@@ -31,15 +31,22 @@ pub(crate) struct CheckArgs {
     /// Add the reliability, even if nothing beyond schemas is checked
     #[arg(long, short)]
     verbose: bool,
+    /// Model for nodes that ask `default`: a name of the configuration, scripted:FILE or cassette:FILE
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
     #[command(flatten)]
     bounds: Bounds,
 }
 
 pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
+    let globals = &globals.with_model(args.model.as_deref())?;
     let mut out = Out::new();
     let workspace = args.bounds.workspace()?;
     let (config, _) = settings::load_settings(globals, Path::new(&workspace))?;
-    let file = read_named(&args.plan, args.params)?;
+    let mut file = read_named(&args.plan, args.params)?;
+    if let Some(model) = globals.chosen_model(&config, args.model.as_deref())? {
+        file.ask(&model);
+    }
     let (plan, mut advice) = match judge(&file, &config) {
         Ok(judged) => judged,
         Err(findings) => return Err(findings::report_plan(&file, &findings, globals.json, &mut out)),

@@ -91,6 +91,7 @@ const PAGES: &[(&str, &str)] = &[
     page!("W08"),
     page!("W09"),
     page!("W10"),
+    page!("W11"),
     page!("answer"),
     page!("config"),
     page!("job"),
