@@ -136,7 +136,7 @@ fn who_ends_and_waits_for_what_acts_takes_looks_and_cancels_and_nothing_else() {
     let told = world.path().join("told");
     let mut cancel = world.command(&format!("cancel {run}"));
     let mut cancel = cancel.stderr(std::fs::File::create(&told).unwrap()).spawn().unwrap();
-    let waits = format!("{run} is cancelled; waits for a, which changes the world");
+    let waits = format!("run {run} is cancelled; waits for a, which changes the world");
     until("it tells what it waits for", || std::fs::read_to_string(&told).unwrap().contains(&waits));
     world.file("work/go", "");
     assert!(cancel.wait().unwrap().success());

@@ -156,7 +156,7 @@ impl View<'_> {
         let left = most.saturating_sub(used_tokens(&self.goal.calls));
         let enough = most.saturating_add(input_tokens.saturating_mul(TRIES_SUGGESTED)).div_ceil(1000);
         Some(format!(
-            "its call needs at least {input_tokens} tokens; {left} of {most} are left; ask again with more, such as \
+            "the prompt of its call alone needs {input_tokens} tokens; {left} of {most} are left; ask again with more, such as \
              --budget {}tokens",
             enough.saturating_mul(1000)
         ))

@@ -90,5 +90,5 @@ fn tell_waiting(now: &Summary) {
         [] => ((*last).to_owned(), "changes"),
         others => (format!("{} and {last}", others.join(", ")), "change"),
     };
-    status_line(format!("{} is cancelled; waits for {nodes}, which {change} the world", now.run));
+    status_line(format!("run {} is cancelled; waits for {nodes}, which {change} the world", now.run));
 }

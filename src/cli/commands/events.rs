@@ -128,6 +128,14 @@ impl View for Table {
                     None => format!("ok, {} bytes", outcome["ok"]["bytes"]),
                 }
             }
+            "reuse_terms" => match &line.body["fresh"] {
+                Value::String(all) if all == "Everything" => "no recorded result is reused".to_owned(),
+                Value::String(_) => "recorded results are reused".to_owned(),
+                fresh => {
+                    let nodes = fresh["Nodes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                    format!("recorded results are reused, but of {}", nodes.collect::<Vec<_>>().join(", "))
+                }
+            },
             "run_opened" => format!("{} for {}", line.body["plan"]["id"], line.body["client"]),
             _ => {
                 let mut body = line.body.clone();

@@ -122,6 +122,20 @@ fn collect(
     }
 }
 
+/// Most listed runs.
+const RUNS_MAX: usize = 20;
+
+/// Lists the runs that would be removed, oldest first.
+fn print_runs(garbage: &Garbage, out: &mut Out) {
+    let expired = garbage.runs.iter().map(|run| format!("  {run}"));
+    let quarantined = garbage.quarantined.iter().map(|run| format!("  {run}  quarantined"));
+    expired.chain(quarantined).take(RUNS_MAX).for_each(|line| out.line(line));
+    let all = garbage.runs.len() + garbage.quarantined.len();
+    if all > RUNS_MAX {
+        out.line(format!("  … and {} more: --json lists all", all - RUNS_MAX));
+    }
+}
+
 fn print(garbage: &Garbage, applied: bool, held: bool, out: &mut Out) {
     let of_runs = [(garbage.runs.len(), "run", ""), (garbage.quarantined.len(), "quarantined run", "")];
     let of_pipelines = [
@@ -137,6 +151,9 @@ fn print(garbage: &Garbage, applied: bool, held: bool, out: &mut Out) {
     if !records.is_empty() {
         let (before, after) = (bytes(garbage.journal_bytes_before), bytes(garbage.journal_bytes_after));
         out.line(format!("{} {go}: of {before} of records, {after} {are} left", records.join(" and ")));
+    }
+    if !applied {
+        print_runs(garbage, out);
     }
     if garbage.artifacts > 0 {
         let results = plural(garbage.artifacts as usize, "result");

@@ -142,12 +142,16 @@ pub(crate) fn fix(failure: &str) -> Option<&'static str> {
     FIXES.iter().find(|(sign, _)| is_met(sign)).map(|(_, fix)| *fix)
 }
 
-const FIXES: [(&str, &str); 7] = [
+const FIXES: [(&str, &str); 8] = [
     (
         " in a cage (",
         "if it needs that file, name its folder in read of [sandbox]; to change it, in write of [tools.shell]",
     ),
     (" ended with status ", "if this status is no failure, list it in allow_status of the node"),
+    (
+        " of the budget are left",
+        "repeat the command with a larger --budget, of several times what one call needs",
+    ),
     ("not done within the ", "to allow more, give the run a larger budget"),
     ("not done within ", "to allow more, give the node a longer timeout, or retries"),
     ("no sign of life for ", "report progress more often, or give the node a longer heartbeat_timeout"),
