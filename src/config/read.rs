@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use ostler_drivers::cage::Workspaces;
+use ostler_drivers::cage::{Origin, Workspaces};
 use ostler_server::user_folder;
 
 use super::masked::masked;
@@ -23,7 +23,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("the configuration: {0}")]
     Read(#[from] ReadError),
-    /// The file was found where a program of a step may have left it; its content stays unread.
+    /// The file lies where a step may have left or changed it; its content stays unread.
     #[error("{0}")]
     Distrusted(String),
     /// The content is invalid.
@@ -109,38 +109,37 @@ impl Config {
     ///
     /// The file cannot be read, or see [`Config::parse`].
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        Config::read_with(path, None)
+        Config::of_text(path, read_text(path, CONFIG_BYTES_MAX)?, None)
     }
 
-    /// Reads a file and rejects what [`Config::parse_for`] rejects.
+    /// Reads a file that the operator named, and rejects what [`Config::parse_for`] rejects. The name is a decision for the content
+    /// that the file has then: where steps can write, another content is not used.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or see [`Config::parse_for`].
-    pub fn read_for(path: &Path, tools: &KnownTools) -> Result<Config, ConfigError> {
-        Config::read_with(path, Some(tools))
+    /// The file cannot be read, or see [`Config::parse_for`]; [`ConfigError::Distrusted`] if a step may have changed it.
+    pub fn read_named(path: &Path, tools: &KnownTools) -> Result<Config, ConfigError> {
+        let text = read_text(path, CONFIG_BYTES_MAX)?;
+        check_origin(path, text.as_bytes(), Origin::Named)?;
+        Config::of_text(path, text, Some(tools))
     }
 
-    /// Like [`Config::read_for`], for a file that nobody named: where programs of steps ran, it must be known not to be theirs.
+    /// Like [`Config::read_named`], for a file that nobody named: where steps wrote, it must be known not to be theirs.
     ///
     /// # Errors
     ///
-    /// Those of [`Config::read_for`], and [`ConfigError::Distrusted`], which shows nothing of the content: a link may lead to a secret.
+    /// Those of [`Config::read_named`]. [`ConfigError::Distrusted`] shows nothing of the content: a link may lead to a secret.
     pub fn read_found(path: &Path, tools: &KnownTools) -> Result<Config, ConfigError> {
         let text = match read_text(path, CONFIG_BYTES_MAX) {
             Ok(text) => text,
             Err(error) => {
-                check_origin(path, &[])?;
+                check_origin(path, &[], Origin::Found)?;
                 return Err(error.into());
             }
         };
-        check_origin(path, text.as_bytes())?;
+        check_origin(path, text.as_bytes(), Origin::Found)?;
         let config = Config::of_text(path, text, Some(tools))?;
         Ok(Config { found: true, ..config })
-    }
-
-    fn read_with(path: &Path, tools: Option<&KnownTools>) -> Result<Config, ConfigError> {
-        Config::of_text(path, read_text(path, CONFIG_BYTES_MAX)?, tools)
     }
 
     fn of_text(path: &Path, text: String, tools: Option<&KnownTools>) -> Result<Config, ConfigError> {
@@ -161,16 +160,16 @@ impl Config {
     }
 }
 
-/// Refuses a file that a program of a step may have left.
-fn check_origin(path: &Path, content: &[u8]) -> Result<(), ConfigError> {
+/// Refuses a file that a step may have left or changed.
+fn check_origin(path: &Path, content: &[u8], origin: Origin) -> Result<(), ConfigError> {
     let Some(workspaces) = user_folder().as_deref().map(Workspaces::at) else { return Ok(()) };
-    let trusted = workspaces.trusts(path, content);
+    let trusted = workspaces.trusts(path, content, origin);
     let path = path.display();
     match trusted {
         Ok(true) => Ok(()),
         Ok(false) => Err(ConfigError::Distrusted(format!(
-            "configuration {path}: programs of steps ran where they could write it, so it may be theirs; read it, and if it is \
-             yours: ostler policy accept {path}"
+            "configuration {path}: steps ran where they could write it, so it may be theirs; read it, and if it is yours: \
+             ostler policy accept {path}"
         ))),
         Err(error) => Err(ConfigError::Distrusted(format!("configuration {path}: {error}"))),
     }

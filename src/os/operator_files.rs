@@ -56,7 +56,7 @@ impl PolicySource for ConfiguredPolicy {
         let known = KnownTools::of(&self.tools);
         let config = match self.found {
             true => Config::read_found(&self.path, &known),
-            false => Config::read_for(&self.path, &known),
+            false => Config::read_named(&self.path, &known),
         };
         Ok(config.map_err(|error| error.to_string())?.gate(&self.tools))
     }

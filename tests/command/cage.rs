@@ -144,6 +144,9 @@ fn a_configuration_that_a_step_leaves_is_not_used_until_an_operator_accepts_it()
     // In the folder below it can.
     world.file("work/sub/ostler.toml", "[retention]\n");
     ostler("policy check", "sub").exits(2);
+    // To name it is a decision for the content that it had when it was first used.
+    ostler("policy check --config ostler.toml", "sub").exits(2).complains("ostler policy accept ");
+    ostler("policy accept ostler.toml", "sub").exits(0);
     ostler("policy check --config ostler.toml", "sub").exits(0);
 }
 

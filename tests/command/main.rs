@@ -50,6 +50,7 @@ mod templates;
 mod terminal;
 mod top;
 mod tree_limits;
+mod trusted_config;
 mod undo;
 mod undo_intent;
 mod web;

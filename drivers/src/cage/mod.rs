@@ -8,6 +8,7 @@
 mod bubblewrap;
 mod call_group;
 mod config;
+mod file_writes;
 #[cfg(target_os = "linux")]
 mod filter;
 mod helper;
@@ -16,6 +17,7 @@ mod hidden;
 mod init;
 #[cfg(target_os = "linux")]
 mod mounts;
+mod notes;
 mod paths;
 mod presence;
 #[cfg(target_os = "linux")]
@@ -31,9 +33,10 @@ pub use config::{CallLimits, SandboxConfig};
 pub use helper::{HELPER_COMMAND, enter};
 pub use paths::{SYSTEM_READ, writable};
 pub use rungs::{Reached, reached};
-pub use workspaces::Workspaces;
+pub use workspaces::{Origin, Workspaces};
 
 pub(crate) use call_group::{CallGroup, end_groups_of, owned_prefix};
+pub(crate) use file_writes::FileWrites;
 pub(crate) use helper::Report;
 pub(crate) use presence::Presence;
 pub(crate) use spec::{CageSpec, CagedCall, Cages, random_word};

@@ -49,7 +49,7 @@ impl Cages {
 type Noted = (Vec<PathBuf>, BTreeSet<PathBuf>, BTreeSet<PathBuf>);
 
 /// The configuration of a workspace or a data folder.
-const CONFIG_NAME: &str = "ostler.toml";
+pub(super) const CONFIG_NAME: &str = "ostler.toml";
 
 /// A call that wants a cage.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::tool_spec::{crash, params};
 
-/// A tool defined by plain functions over its parameters `P`.
+/// A tool defined by functions over its parameters `P`.
 pub(super) struct BlockingTool<P> {
     /// Declaration of the tool.
     pub spec: ToolSpec,
@@ -23,8 +23,11 @@ pub(super) struct BlockingTool<P> {
     /// Faults of literal parameters beyond the schema.
     pub check: fn(&Map<String, Value>) -> Vec<ParamProblem>,
     /// The work. Checks the [`CancelFlag`] every few milliseconds.
-    pub work: fn(&P, &CallContext, &CancelFlag) -> ToolResult,
+    pub work: Work<P>,
 }
+
+/// Work of a tool over its parameters.
+pub(super) type Work<P> = Arc<dyn Fn(&P, &CallContext, &CancelFlag) -> ToolResult + Send + Sync>;
 
 impl<P: DeserializeOwned + Send + 'static> Tool for BlockingTool<P> {
     fn spec(&self) -> &ToolSpec {
@@ -44,7 +47,7 @@ impl<P: DeserializeOwned + Send + 'static> Tool for BlockingTool<P> {
     }
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
-        let work = self.work;
+        let work = Arc::clone(&self.work);
         Box::pin(async move {
             let params: P = params(permit)?;
             off_runtime(move |cancel| work(&params, &context, cancel)).await

@@ -19,6 +19,7 @@ use super::blocking_tool::{BlockingTool, CancelFlag};
 use super::fs_write::Target;
 use super::tool_spec::{exhausted, object, spec, structural, transient};
 use super::workspace::{CHUNK_BYTES, Workspace};
+use crate::cage::FileWrites;
 
 /// Maximum bytes of a file, before and after the edit.
 pub const EDIT_BYTES_MAX: usize = 16 << 20;
@@ -41,7 +42,8 @@ struct Params {
 ///
 /// Not idempotent: `new` may contain `old`, or make it occur again together with its surroundings, so a repeated edit may change the
 /// file twice. After a crash the attempt is therefore in doubt. An edit that finds `new` in the place of `old` says so.
-pub(super) fn tool() -> Arc<dyn Tool> {
+pub(super) fn tool(writes: &FileWrites) -> Arc<dyn Tool> {
+    let writes = writes.clone();
     let description = "Replace the text `old` by `new` in a file of UTF-8 text. Every character counts, spaces and line \
                        ends too. Refused if `old` does not occur, or occurs more often than `count` (1).";
     Arc::new(BlockingTool::<Params> {
@@ -71,7 +73,9 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         class: |_| CallClass { impact: 1, effect: Effect::Write, idem: Idempotency::None },
         workspace_use: WorkspaceUse::WRITES,
         check,
-        work: edit,
+        work: Arc::new(move |params: &Params, context: &CallContext, cancel: &CancelFlag| {
+            edit(params, context, cancel, &writes)
+        }),
     })
 }
 
@@ -90,7 +94,7 @@ fn check(params: &Map<String, Value>) -> Vec<ParamProblem> {
 
 const SAME: &str = "`old` and `new` are the same text, so nothing would change";
 
-fn edit(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolResult {
+fn edit(params: &Params, context: &CallContext, cancel: &CancelFlag, writes: &FileWrites) -> ToolResult {
     if params.old.is_empty() {
         return Err(structural("`old` is empty: give the text to replace"));
     }
@@ -111,7 +115,8 @@ fn edit(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolResu
         }
         Err(error) => return Err(workspace.refused(&path, error)),
     }
-    let target = cancel.act(|| Target::of(&workspace, &path))??;
+    writes.note(&context.workspace)?;
+    let target = cancel.act(|| Target::of(&workspace, &path, writes))??;
     let refused = |error: io::Error| workspace.refused(&path, error);
     let file = target.open().map_err(refused)?;
     let read = file.metadata().map_err(refused)?;

@@ -58,7 +58,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         class: |_| READ,
         workspace_use: WorkspaceUse::READS,
         check,
-        work: list,
+        work: Arc::new(list),
     })
 }
 

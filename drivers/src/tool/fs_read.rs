@@ -50,7 +50,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         class: |_| READ,
         workspace_use: WorkspaceUse::READS,
         check: |_| Vec::new(),
-        work: read,
+        work: Arc::new(read),
     })
 }
 

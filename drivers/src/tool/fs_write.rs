@@ -19,6 +19,7 @@ use super::atomic_file::{AtomicFile, WriteError};
 use super::blocking_tool::{BlockingTool, CancelFlag};
 use super::tool_spec::{exhausted, object, spec, structural};
 use super::workspace::{CHUNK_BYTES, Workspace};
+use crate::cage::FileWrites;
 
 /// Maximum bytes per call.
 pub const WRITE_BYTES_MAX: usize = 16 << 20;
@@ -42,7 +43,8 @@ enum Mode {
 /// Writes text to a file of the workspace and creates missing folders. Follows links within the workspace. `create` and `replace`
 /// are atomic: a temporary file is written, synced and renamed. Both are idempotent: `create` accepts an existing file with exactly
 /// this text. `append` is neither atomic nor idempotent.
-pub(super) fn tool() -> Arc<dyn Tool> {
+pub(super) fn tool(writes: &FileWrites) -> Arc<dyn Tool> {
+    let writes = writes.clone();
     let description = "Write text to a file. `create` refuses a file that exists with another text, \
                        `replace` replaces it, `append` adds to its end.";
     Arc::new(BlockingTool::<Params> {
@@ -69,7 +71,9 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         class,
         workspace_use: WorkspaceUse::WRITES,
         check: |_| Vec::new(),
-        work: write,
+        work: Arc::new(move |params: &Params, context: &CallContext, cancel: &CancelFlag| {
+            write(params, context, cancel, &writes)
+        }),
     })
 }
 
@@ -81,7 +85,7 @@ fn class(params: &Map<String, Value>) -> CallClass {
     CallClass { impact: 1, effect: Effect::Write, idem }
 }
 
-fn write(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolResult {
+fn write(params: &Params, context: &CallContext, cancel: &CancelFlag, writes: &FileWrites) -> ToolResult {
     let text = params.text.as_bytes();
     if text.len() > WRITE_BYTES_MAX {
         let found = text.len();
@@ -90,7 +94,8 @@ fn write(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolRes
     let workspace = Workspace::open(&context.workspace)?;
     let path = workspace.relative(&params.path)?;
     workspace.guard_write(&path)?;
-    let target = cancel.act(|| Target::of(&workspace, &path))??;
+    writes.note(&context.workspace)?;
+    let target = cancel.act(|| Target::of(&workspace, &path, writes))??;
     let done = match params.mode {
         Mode::Append => target.append(text, cancel),
         Mode::Replace => target.replace(text, cancel),
@@ -130,7 +135,7 @@ pub(super) struct Target {
 
 impl Target {
     /// Opens the folder of `path`, and makes what is missing of the folder. The file itself may be missing.
-    pub(super) fn of(workspace: &Workspace, path: &Path) -> Result<Target, Failure> {
+    pub(super) fn of(workspace: &Workspace, path: &Path, writes: &FileWrites) -> Result<Target, Failure> {
         let refused = |error| workspace.refused(path, error);
         // In any mode: no mode can write to another kind of file.
         if let Ok(found) = workspace.dir().metadata(path) {
@@ -150,6 +155,7 @@ impl Target {
         let folder = workspace
             .open_or_make(real.parent().unwrap_or(Path::new("")))
             .map_err(|refusal| workspace.refusal(path, refusal))?;
+        workspace.guard_config(path, &folder, Path::new(name), writes)?;
         Ok(Target { folder, name: name.into() })
     }
 
@@ -258,6 +264,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::cage::SandboxConfig;
 
     #[test]
     fn a_link_swapped_after_the_check_never_leads_into_a_data_folder_or_git() {
@@ -270,6 +277,7 @@ mod tests {
             fs::write(at(file), "x").unwrap();
         }
         let workspace = Workspace::open(&Arc::from(root.path())).unwrap();
+        let writes = FileWrites::new(&SandboxConfig::default(), None);
         for (leads_to, written) in [
             (".ostler", "new.txt"),
             (".ostler", "sub/new.txt"),
@@ -281,14 +289,14 @@ mod tests {
             workspace.guard_write(&path).unwrap();
             fs::remove_file(at("link")).unwrap();
             symlink(leads_to, at("link")).unwrap();
-            let failure = Target::of(&workspace, &path).err().unwrap();
+            let failure = Target::of(&workspace, &path, &writes).err().unwrap();
             assert!(failure.message.contains("link/"), "{}", failure.message);
             // The link is swapped even after its target was resolved.
             assert!(workspace.open_or_make(Path::new("link/sub")).is_err());
             fs::remove_file(at("link")).unwrap();
         }
         assert!(!at(".ostler/sub").exists() && !at(".git/sub").exists(), "nothing is made");
-        let target = Target::of(&workspace, Path::new("plain/a/b/c.txt")).unwrap();
+        let target = Target::of(&workspace, Path::new("plain/a/b/c.txt"), &writes).unwrap();
         assert!(target.append(b"x", &CancelFlag::default()).is_ok());
         assert_eq!(fs::read(at("plain/a/b/c.txt")).unwrap(), b"x");
     }

@@ -57,7 +57,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         class: |_| PURE,
         workspace_use: WorkspaceUse::NONE,
         check,
-        work: |params, _, _| query(params),
+        work: Arc::new(|params: &Params, _: &_, _: &_| query(params)),
     })
 }
 

@@ -38,6 +38,8 @@ use std::sync::Arc;
 
 use ostler_kernel::port::Tool;
 
+use crate::cage::FileWrites;
+
 pub use atomic_file::ATOMIC_FILES_MAX;
 pub use config::{
     HostConfig, HostPort, HostPortError, HttpConfig, SearchConfig, SearchUrl, SearchUrlError, ShellConfig,
@@ -68,18 +70,20 @@ pub use text_search::{
 pub use time_sleep::SLEEP_MS_MAX;
 pub use walk::{GITIGNORE_BYTES_MAX, GITIGNORE_LINES_MAX, WALK_DEPTH_MAX, WALK_ENTRIES_MAX};
 pub use web_search::{WEB_SEARCH_DEFAULT, WEB_SEARCH_MAX, WEB_SEARCH_QUERY_CHARS_MAX};
+pub(crate) use workspace::is_guarded;
 pub use workspace::refused_path;
 
 /// The built-in tools for `config`, sorted by name. Contains `shell.run` only if enabled, and `web.search` only with
 /// a server. Programs are marked with the data
 /// folder, so that the next process to open the folder finds and kills orphans ([`DataFolder::terminate_orphans`]).
 pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn Tool>> {
+    let writes = FileWrites::new(&config.sandbox, data);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(sub_agent::SubAgent::new()),
-        fs_edit::tool(),
+        fs_edit::tool(&writes),
         fs_list::tool(),
         fs_read::tool(),
-        fs_write::tool(),
+        fs_write::tool(&writes),
         host_facts::tool(),
         Arc::new(http_fetch::HttpFetch::new(&config.http)),
         Arc::new(http_request::HttpRequest::new(&config.http)),

@@ -76,7 +76,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         class: |_| READ,
         workspace_use: WorkspaceUse::READS,
         check,
-        work: search,
+        work: Arc::new(search),
     })
 }
 

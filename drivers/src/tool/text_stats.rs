@@ -36,7 +36,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         class: |_| READ,
         workspace_use: WorkspaceUse::READS,
         check: |_| Vec::new(),
-        work: stats,
+        work: Arc::new(stats),
     })
 }
 

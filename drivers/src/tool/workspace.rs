@@ -1,6 +1,7 @@
 //! The folder that tools may access. Paths are opened beneath it component by component, so that no link, no `..` and no race
 //! leads out.
 
+use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -15,6 +16,7 @@ use rustix::fs::OFlags;
 use super::blocking_tool::CancelFlag;
 use super::data_folder::DATA_FOLDER_ENTRIES;
 use super::tool_spec::{exhausted, structural, transient};
+use crate::cage::FileWrites;
 
 /// Why no tool may touch a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,9 +190,7 @@ impl Workspace {
 
     /// Refuses guarded names in a path, and in the path without links.
     pub(super) fn guard_name(&self, relative: &Path, real: &Path) -> Result<(), Failure> {
-        let guarded =
-            |name: &std::ffi::OsStr| GUARDED.iter().any(|guarded| name.eq_ignore_ascii_case(guarded));
-        match [relative, real].iter().flat_map(|path| path.iter()).find(|name| guarded(name)) {
+        match [relative, real].iter().flat_map(|path| path.iter()).find(|name| is_guarded(name)) {
             None => Ok(()),
             Some(name) => Err(structural(format!(
                 "{} in {} is not written by a plan: {} is guarded",
@@ -199,6 +199,24 @@ impl Workspace {
                 name.display()
             ))),
         }
+    }
+
+    /// Refuses a configuration of the process under any of its names. The folder is open, so no link leads elsewhere.
+    pub(super) fn guard_config(
+        &self,
+        path: &Path,
+        folder: &Dir,
+        name: &Path,
+        writes: &FileWrites,
+    ) -> Result<(), Failure> {
+        if !writes.is_config(folder, name) {
+            return Ok(());
+        }
+        Err(structural(format!(
+            "{} in {} is not written by a plan: it is the configuration of this process",
+            path.display(),
+            self.root.display()
+        )))
     }
 
     /// Resolves links of the existing part of a path.
@@ -332,6 +350,11 @@ pub(super) const PATH_BYTES_MAX: usize = 4_096;
 
 /// Names that no plan may write, at any depth.
 const GUARDED: [&str; 3] = [".git", ".ostler", "ostler.toml"];
+
+/// Whether no plan may write this name.
+pub(crate) fn is_guarded(name: &OsStr) -> bool {
+    GUARDED.iter().any(|guarded| name.eq_ignore_ascii_case(guarded))
+}
 
 /// Too many open files in the process or system; `std` has no `ErrorKind` for either.
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();

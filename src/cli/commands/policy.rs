@@ -43,10 +43,10 @@ impl PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Accept a configuration or data folder that programs may have written
+    /// Accept a configuration or data folder that steps may have written
     ///
-    /// A configuration that is found, not named with --config, counts if no program could write it since it
-    /// was used, or if you accept it. Read it before. A data folder counts if Ostler made it, or if you accept it.
+    /// A configuration counts if no step could write it since it was used, or if you accept it. Read it before.
+    /// A data folder counts if Ostler made it, or if you accept it.
     #[command(after_help = "Examples:\n  ostler policy accept ostler.toml\n  ostler policy accept .ostler")]
     Accept(AcceptArgs),
     /// Check the policy of the configuration, and show its rules

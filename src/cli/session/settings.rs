@@ -90,9 +90,8 @@ pub(crate) fn read_settings(
     data_folder_exists(&data)?;
     let found = Config::find(globals.config.as_deref(), &data, workspace);
     let mut config = match &found {
-        Some(path) if globals.config.is_some() => {
-            Config::read_for(path, &tools()).map_err(|error| SettingsFault::Other(refused(error, globals)))?
-        }
+        Some(path) if globals.config.is_some() => Config::read_named(path, &tools())
+            .map_err(|error| SettingsFault::Other(refused(error, globals)))?,
         Some(path) => Config::read_found(path, &tools())
             .map_err(|error| SettingsFault::Found { path: path.clone(), error })?,
         None => Config::default(),
@@ -157,7 +156,7 @@ fn check_data_origin(data: &Path) -> Result<(), Failure> {
         // Told when it is opened.
         Ok(false) if !data.is_dir() => Ok(()),
         Ok(false) => Err(Failure::invalid(format!(
-            "data folder {place}: programs of steps ran where they could make it, so it may be theirs; name another with --data, or, \
+            "data folder {place}: steps ran where they could make it, so it may be theirs; name another with --data, or, \
              if it is yours: ostler policy accept {place}"
         ))),
         // There is none yet, or what is wrong with its place is told when it is opened.

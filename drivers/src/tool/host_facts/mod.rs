@@ -91,11 +91,11 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         class: |_| READ,
         workspace_use: WorkspaceUse::NONE,
         check: |_| Vec::new(),
-        work: |params, _context: &CallContext, cancel| {
+        work: Arc::new(|params: &Params, _: &CallContext, cancel: &CancelFlag| {
             supported(std::env::consts::OS)?;
             let topics = params.topics.clone().unwrap_or_else(|| Topic::ALL.into());
             facts(&topics, &Proc { root: "/proc".into(), cancel })
-        },
+        }),
     })
 }
 

@@ -1,0 +1,136 @@
+//! No step gets Ostler to use a configuration that the step wrote, by a program or by a file tool.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+
+use super::world::{Ended, World};
+
+const HARMLESS: &str = "[retention]\n";
+
+const HARMFUL: &str = "[tools.shell]\nsandbox = false\n";
+
+const DISTRUSTED: &str = "so it may be theirs";
+
+/// Runs the only node of a plan in the workspace `work`.
+fn call(world: &World, tool: &str, params: &Value, more: &str) -> Ended {
+    let node = json!({"id": "n", "tool": tool, "params": params, "retries": 0});
+    world.file("plan.json", &json!({"id": "p", "nodes": [node]}).to_string());
+    world.ostler(&format!("run plan.json --workspace work --intent 2 {more}"))
+}
+
+fn write(world: &World, path: &str, more: &str) -> Ended {
+    call(world, "fs.write", &json!({"path": path, "mode": "replace", "text": HARMFUL}), more)
+}
+
+fn sh(world: &World, script: &str, more: &str) -> Ended {
+    call(world, "shell.run", &json!({"argv": ["sh", "-c", script]}), more)
+}
+
+/// Runs a command in the workspace.
+fn in_work(world: &World, line: &str) -> Ended {
+    let output = world.command(line).current_dir(world.path().join("work")).output().unwrap();
+    Ended {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A world with a harmless configuration `conf/dev.toml` in the workspace.
+fn world() -> World {
+    let world = World::new();
+    std::fs::create_dir(world.path().join("work/conf")).unwrap();
+    world.file("work/conf/dev.toml", HARMLESS);
+    world
+}
+
+#[test]
+fn file_tools_do_not_write_the_configuration_in_force() {
+    let world = world();
+    let refused = "conf/dev.toml in ";
+    let named = "--config work/conf/dev.toml";
+    write(&world, "conf/dev.toml", named)
+        .exits(1)
+        .says(refused)
+        .says("it is the configuration of this process");
+    let edit = json!({"path": "conf/dev.toml", "old": "[retention]", "new": HARMFUL});
+    call(&world, "fs.edit", &edit, named).exits(1).says(refused);
+    // By the name of a link on the way, too.
+    symlink("conf", world.path().join("work/link")).unwrap();
+    write(&world, "link/dev.toml", named).exits(1).says("it is the configuration of this process");
+    symlink("conf/dev.toml", world.path().join("work/ostler.toml")).unwrap();
+    write(&world, "conf/dev.toml", "").exits(1).says("it is the configuration of this process");
+    assert_eq!(world.work("conf/dev.toml"), HARMLESS);
+    write(&world, "conf/other.toml", "").exits(0);
+}
+
+#[test]
+fn what_file_tools_wrote_by_the_target_of_a_link_is_not_used() {
+    let world = world();
+    symlink("conf/dev.toml", world.path().join("work/ostler.toml")).unwrap();
+    in_work(&world, "policy check").exits(0);
+    world.file("own.toml", HARMLESS);
+    write(&world, "conf/dev.toml", "--config own.toml").exits(0);
+    for line in ["policy check", "run ../plan.json"] {
+        in_work(&world, line).exits(2).complains(DISTRUSTED);
+    }
+    // No file tool writes that name, so one that an operator makes there counts.
+    std::fs::remove_file(world.path().join("work/ostler.toml")).unwrap();
+    world.file("work/ostler.toml", HARMLESS);
+    in_work(&world, "policy check").exits(0);
+}
+
+#[test]
+fn a_data_folder_that_file_tools_may_have_made_is_not_used() {
+    let world = world();
+    for (part, text) in [("operators", ""), ("format", "ostler-store 1\n"), ("lock", ""), ("journal/x", "")] {
+        let params = json!({"path": format!("planted/{part}"), "mode": "create", "text": text});
+        call(&world, "fs.write", &params, "").exits(0);
+    }
+    world.ostler("ps --data work/planted").exits(2).complains("ostler policy accept work/planted");
+    // Folders that Ostler makes are its own.
+    for data in ["work/.ostler", "work/made"] {
+        write(&world, "a.txt", &format!("--data {data}")).exits(0);
+        world.ostler(&format!("ps --all --data {data}")).exits(0).says("p ");
+    }
+}
+
+#[test]
+fn a_named_configuration_that_a_step_changed_is_not_used() {
+    let world = world();
+    // The link is the name; a step puts a file in its place.
+    symlink("conf/dev.toml", world.path().join("work/my.toml")).unwrap();
+    let named = "--config work/my.toml";
+    let exchange = format!("rm my.toml; printf '{}' > my.toml; cat my.toml", HARMFUL.replace('\n', "\\n"));
+    sh(&world, &exchange, named).exits(0);
+    assert_eq!(world.work("my.toml"), HARMFUL);
+    sh(&world, "true", named).exits(2).complains(DISTRUSTED);
+    world.ostler("policy accept work/my.toml").exits(0);
+    world.ostler(&format!("policy check {named}")).exits(0);
+    // A folder on the way is a link.
+    symlink("conf", world.path().join("work/way")).unwrap();
+    let named = "--config work/way/dev.toml";
+    sh(&world, "rm way; mkdir way; echo > way/dev.toml", named).exits(0);
+    world
+        .ostler(&format!("policy check {named}"))
+        .exits(2)
+        .complains("ostler policy accept work/way/dev.toml");
+    // Frozen, while it was in force, so the operator may edit it.
+    let named = "--config work/conf/dev.toml";
+    world.ostler("policy accept work/conf/dev.toml").exits(0);
+    sh(&world, "true", named).exits(0);
+    sh(&world, "echo >> conf/dev.toml", "").exits(0);
+    world.ostler(&format!("policy check {named}")).exits(2).complains(DISTRUSTED);
+}
+
+#[test]
+fn a_named_configuration_that_is_frozen_each_time_is_edited_freely() {
+    let world = world();
+    let named = "--config work/conf/dev.toml";
+    for content in [HARMLESS, "[tools.shell]\n", "[policy]\n"] {
+        world.file("work/conf/dev.toml", content);
+        sh(&world, "echo >> conf/dev.toml", named).exits(1);
+        write(&world, "other.txt", named).exits(0);
+    }
+}
