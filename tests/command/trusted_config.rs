@@ -97,6 +97,24 @@ fn a_data_folder_that_file_tools_may_have_made_is_not_used() {
 }
 
 #[test]
+fn a_configuration_with_another_name_counts_by_its_content_alone() {
+    let world = world();
+    // A project that was unpacked with a hard link in it.
+    world.file("work/ostler.toml", HARMLESS);
+    std::fs::hard_link(world.path().join("work/ostler.toml"), world.path().join("work/conf/x")).unwrap();
+    sh(&world, "true", "").exits(0);
+    in_work(&world, "policy check").exits(0);
+    sh(&world, "echo '[policy]' > conf/x", "").exits(0);
+    in_work(&world, "policy check").exits(2).complains(DISTRUSTED);
+    let advice =
+        "make it a file of its own: cp ostler.toml ostler.toml.new && mv ostler.toml.new ostler.toml";
+    in_work(&world, "policy accept ostler.toml").exits(2).complains("has other names").complains(advice);
+    world.file("work/conf/x", HARMLESS);
+    std::fs::remove_file(world.path().join("work/conf/x")).unwrap();
+    in_work(&world, "policy accept ostler.toml").exits(0);
+}
+
+#[test]
 fn a_named_configuration_that_a_step_changed_is_not_used() {
     let world = world();
     // The link is the name; a step puts a file in its place.

@@ -96,6 +96,11 @@ impl Notes {
         folders.max(self.accepted.len()).max(self.data.len())
     }
 
+    /// Whether steps wrote anywhere.
+    pub(super) fn has_steps(&self) -> bool {
+        !self.ran.is_empty() || !self.files.is_empty()
+    }
+
     /// Whether steps wrote in a folder around this place.
     pub(super) fn is_around(&self, place: &Path) -> bool {
         self.ran.keys().chain(self.files.keys()).any(|folder| place.starts_with(folder))

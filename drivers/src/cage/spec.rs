@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -186,7 +187,10 @@ impl Cages {
     /// Notes where a program will write. Blocks at the first call in a place.
     fn note(&self, spec: &CageSpec) -> Result<(), Failure> {
         let Some(workspaces) = &self.config.workspaces else { return Ok(()) };
-        let is_file = |file: &&PathBuf| file.symlink_metadata().is_ok_and(|found| found.is_file());
+        // What has another name can be changed by that.
+        let is_file = |file: &&PathBuf| {
+            file.symlink_metadata().is_ok_and(|found| found.is_file() && found.nlink() == 1)
+        };
         let mut kept: BTreeSet<PathBuf> = spec.freeze.iter().filter(is_file).cloned().collect();
         kept.extend(spec.hide.iter().map(|folder| folder.join(CONFIG_NAME)));
         // A link could be replaced, whatever it leads to.

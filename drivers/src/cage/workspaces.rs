@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::notes::Notes;
@@ -104,7 +104,8 @@ impl Workspaces {
     }
 
     /// Whether a configuration file with this content may be used; if so, this content is accepted from now on. The rule: content that
-    /// was accepted counts. A file counts with any content if no step could ever change a place on the way to it. What has no accepted content yet counts if no step could write there, or if it was named.
+    /// was accepted counts. A file counts with any content if no step could ever change a place on the way to it, and it has no other
+    /// name. What has no accepted content yet counts if no step could write there, or if it was named.
     ///
     /// # Errors
     ///
@@ -115,13 +116,14 @@ impl Workspaces {
         let has_digest = |name: &PathBuf| notes.accepted.get(name) == Some(&digest);
         let is_known = names.iter().any(|name| notes.accepted.contains_key(name));
         let is_kept = places.iter().all(|place| notes.is_kept(place));
+        let is_shared = has_other_names(config);
         let is_trusted = names.iter().any(has_digest)
             || match is_known {
-                true => is_kept,
+                true => is_kept && !(is_shared && notes.has_steps()),
                 false => is_kept || origin == Origin::Named,
             };
         // A plain file is kept by the first program there. Without the right to write it is only asked about again.
-        let needs_digest = origin == Origin::Named || places.len() > 1;
+        let needs_digest = origin == Origin::Named || is_shared || places.len() > 1;
         if is_trusted && !names.iter().all(has_digest) && (needs_digest || self.folder.is_dir()) {
             let _ = self.change(|notes| {
                 notes.accepted.extend(names.into_iter().map(|name| (name, digest.clone())));
@@ -164,8 +166,16 @@ impl Workspaces {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or the notes cannot be written.
+    /// The file cannot be read or has other names, or the notes cannot be written.
     pub fn accept(&self, config: &Path, content: &[u8]) -> io::Result<String> {
+        if has_other_names(config) {
+            let path = config.display();
+            let what = format!(
+                "it has other names (hard links), by which steps may change it; make it a file of its own: \
+                 cp {path} {path}.new && mv {path}.new {path}"
+            );
+            return Err(io::Error::new(ErrorKind::InvalidInput, what));
+        }
         let (file, digest) = (real(config)?, digest(content));
         // From now on programs that run there cannot change it, so the operator may.
         let is_frozen =
@@ -214,6 +224,11 @@ fn named(paths: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
 /// replace such a link later.
 fn names(config: &Path) -> io::Result<BTreeSet<PathBuf>> {
     Ok(BTreeSet::from([std::path::absolute(config)?, real(config)?]))
+}
+
+/// Whether a file has hard links.
+fn has_other_names(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|found| found.nlink() > 1)
 }
 
 /// Every place that decides what a path leads to: the links on the way, and what lies at its end.

@@ -128,3 +128,18 @@ fn a_name_is_a_decision_for_the_content_of_that_time() {
     notes.accept(&file, b"2").unwrap();
     assert!(trusts(b"2") && !trusts(b"3"));
 }
+
+#[test]
+fn a_file_with_hard_links_counts_by_its_content() {
+    let World { root, notes, .. } = &world();
+    let (file, other) = (root.join("ostler.toml"), root.join("ws/x"));
+    fs::write(&file, "1").unwrap();
+    fs::hard_link(&file, &other).unwrap();
+    let trusts = |content: &[u8]| notes.trusts(&file, content, Origin::Found).unwrap();
+    assert!(trusts(b"1") && trusts(b"2"), "no step wrote anywhere");
+    notes.note(&[root.join("ws")], &BTreeSet::new(), &BTreeSet::new()).unwrap();
+    assert!(trusts(b"2") && !trusts(b"3"));
+    assert!(notes.accept(&file, b"3").unwrap_err().to_string().contains("hard links"));
+    fs::remove_file(other).unwrap();
+    assert!(trusts(b"3"));
+}
