@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ostler_drivers::cage::SandboxConfig;
+use ostler_drivers::cage::{SandboxConfig, Workspaces};
 use ostler_drivers::mcp::{Acceptance, Listing, McpConfig, McpServer, Pins, Place, tools};
 use ostler_kernel::port::{Device, Tool};
 
@@ -13,6 +13,10 @@ use ostler_kernel::port::{Device, Tool};
 #[derive(Debug, Clone, Default)]
 pub struct McpServers {
     servers: Vec<Arc<McpServer>>,
+    /// Folder of the configuration.
+    folder: PathBuf,
+    /// Where steps wrote.
+    workspaces: Option<Workspaces>,
 }
 
 impl McpServers {
@@ -31,11 +35,12 @@ impl McpServers {
         let pins = data.map(Pins::of);
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let (folder, data) = (std::path::absolute(folder)?, data.map(Path::to_owned));
-        let place = Place { folder, data, sandbox: sandbox.clone() };
+        let place = Place { folder: folder.clone(), data, sandbox: sandbox.clone() };
         let server = |(name, config): (&String, &McpConfig)| {
             McpServer::new(name, config.clone(), place.clone(), pins.clone()).map(Arc::new)
         };
-        Ok(McpServers { servers: tables.iter().map(server).collect::<io::Result<_>>()? })
+        let servers = tables.iter().map(server).collect::<io::Result<_>>()?;
+        Ok(McpServers { servers, folder, workspaces: sandbox.workspaces.clone() })
     }
 
     /// All servers, by name.
@@ -72,12 +77,27 @@ impl McpServers {
     ///
     /// # Errors
     ///
-    /// The server does not start, or the acceptance cannot be stored.
+    /// Steps may have written the program of the server, the server does not start, or the acceptance cannot be stored.
     pub async fn accept_first(&self, server: &McpServer) -> Result<Listing, String> {
+        if self.may_be_of_steps(server.config()) {
+            return Err(format!(
+                "it is new, and steps ran where they could write its program; look at that, and accept it: `ostler mcp accept {}`",
+                server.name()
+            ));
+        }
         let listing = server.look().await?;
         let (tools, program) = (listing.tools.clone(), Some(listing.program.clone()));
         let first = Acceptance { tools, program, ..Acceptance::default() };
         server.accept_tools(first, None).map_err(|error| error.to_string())?;
         Ok(listing)
+    }
+
+    /// Whether steps may have written what a command names or finds in the folder of the configuration. Another data folder may hold
+    /// an acceptance of what was there before.
+    fn may_be_of_steps(&self, config: &McpConfig) -> bool {
+        let Some(workspaces) = &self.workspaces else { return false };
+        let mut named = config.command.iter().map(|word| self.folder.join(word));
+        !config.command.is_empty()
+            && (workspaces.is_written(&self.folder) || named.any(|path| workspaces.is_written(&path)))
     }
 }

@@ -152,3 +152,17 @@ fn a_named_configuration_that_is_frozen_each_time_is_edited_freely() {
         write(&world, "other.txt", named).exits(0);
     }
 }
+
+#[test]
+fn a_server_that_a_step_may_have_written_is_not_accepted_by_itself() {
+    let world = world();
+    world.file("work/server.py", "import os\nopen('started', 'w')\n");
+    let table = "[mcp.x]\nsandbox = false\ncommand = [\"python3\", \"work/server.py\"]\n";
+    world.file("own.toml", table);
+    world.file("call.yaml", "id: call\nnodes:\n  - {id: n, tool: mcp.x.say}\n");
+    sh(&world, "true", "--data other").exits(0);
+    let run = world.ostler("run call.yaml --config own.toml");
+    assert_ne!(run.code, Some(0));
+    run.complains("steps ran where they could write its program").complains("`ostler mcp accept x`");
+    assert!(!world.path().join("started").exists());
+}

@@ -193,7 +193,7 @@ impl Workspaces {
     }
 
     /// Whether steps may have written a file or folder, or a link on the way to it; also where the notes cannot tell.
-    pub(super) fn is_written(&self, path: &Path) -> bool {
+    pub fn is_written(&self, path: &Path) -> bool {
         let Ok(notes) = self.read() else { return true };
         // Where a folder on the way is missing, the path itself tells.
         let places = places(path).unwrap_or_else(|_| vec![path.to_owned()]);
