@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
-use super::world::{Ended, World};
+use super::world::{Ended, World, until};
 
 const HARMLESS: &str = "[retention]\n";
 
@@ -165,4 +165,28 @@ fn a_server_that_a_step_may_have_written_is_not_accepted_by_itself() {
     assert_ne!(run.code, Some(0));
     run.complains("steps ran where they could write its program").complains("`ostler mcp accept x`");
     assert!(!world.path().join("started").exists());
+}
+
+#[test]
+fn nothing_is_accepted_for_good_while_a_program_runs_that_can_change_it() {
+    let world = world();
+    let work = world.path().join("work");
+    sh(&world, "mkdir -p data/journal; touch data/format data/lock", "").exits(0);
+    let wait = json!({"argv": ["sh", "-c", "touch begun; while [ ! -e end ]; do sleep 0.05; done"]});
+    let node = json!({"id": "n", "tool": "shell.run", "params": wait, "retries": 0});
+    world.file("wait.json", &json!({"id": "wait", "nodes": [node]}).to_string());
+    let run = world.start("run wait.json --workspace work --intent 2 --data other");
+    until("the program runs", || work.join("begun").exists());
+    in_work(&world, "policy accept data")
+        .exits(2)
+        .complains("a program of a step runs where it can change it");
+    // The content counts, and no other.
+    world.file("work/ostler.toml", HARMLESS);
+    in_work(&world, "policy accept ostler.toml").exits(0);
+    in_work(&world, "policy check").exits(0);
+    world.file("work/ostler.toml", "[policy]\n");
+    in_work(&world, "policy check").exits(2).complains(DISTRUSTED);
+    world.file("work/end", "");
+    run.end().exits(0);
+    in_work(&world, "policy accept data").exits(0);
 }

@@ -177,9 +177,10 @@ impl Workspaces {
             return Err(io::Error::new(ErrorKind::InvalidInput, what));
         }
         let (file, digest) = (real(config)?, digest(content));
-        // From now on programs that run there cannot change it, so the operator may.
-        let is_frozen =
-            file.file_name() == Some(CONFIG_NAME.as_ref()) && file.symlink_metadata()?.is_file();
+        // From now on programs that start there cannot change it, so the operator may. One that runs already can.
+        let is_frozen = file.file_name() == Some(CONFIG_NAME.as_ref())
+            && file.symlink_metadata()?.is_file()
+            && !self.is_entered(&file)?;
         let names = names(config)?;
         self.change(|notes| {
             if let Some(kept) = file.parent().and_then(|folder| notes.ran.get_mut(folder))

@@ -195,7 +195,11 @@ fn accept_folder(globals: &Globals, data: &Path, out: &mut Out) -> Result<u8, Fa
     if !settings::data_folder_exists(data)? {
         return Err(failed("it is no data folder".to_owned()));
     }
-    let is_noted = Workspaces::at(&folder).accept_folder(data).map_err(|error| failed(error.to_string()))?;
+    let workspaces = Workspaces::at(&folder);
+    if workspaces.is_entered(data).map_err(|error| failed(error.to_string()))? {
+        return Err(failed("a program of a step runs where it can change it; wait for its end".to_owned()));
+    }
+    let is_noted = workspaces.accept_folder(data).map_err(|error| failed(error.to_string()))?;
     if globals.json {
         out.json(&tagged("data_folder_accepted", &json!({"path": data, "was_needed": is_noted})));
     } else if is_noted {
