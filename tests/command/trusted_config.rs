@@ -190,3 +190,18 @@ fn nothing_is_accepted_for_good_while_a_program_runs_that_can_change_it() {
     run.end().exits(0);
     in_work(&world, "policy accept data").exits(0);
 }
+
+#[test]
+fn a_helper_where_steps_write_makes_no_cage() {
+    let world = world();
+    std::fs::copy(env!("CARGO_BIN_EXE_ostler"), world.path().join("work/helper")).unwrap();
+    let helper = world.path().join("work/helper");
+    world.file("own.toml", &format!("[sandbox]\nhelper = {helper:?}\n"));
+    sh(&world, "touch ran", "--config own.toml").exits(1).says("lies where steps write");
+    assert!(!world.path().join("work/ran").exists());
+    // Also a link that a step could replace.
+    symlink(env!("CARGO_BIN_EXE_ostler"), world.path().join("work/link")).unwrap();
+    world.file("own.toml", &format!("[sandbox]\nhelper = {:?}\n", world.path().join("work/link")));
+    sh(&world, "touch ran", "--config own.toml").exits(1).says("work/link lies where steps write");
+    assert!(!world.path().join("work/ran").exists());
+}

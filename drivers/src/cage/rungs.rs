@@ -122,6 +122,11 @@ fn tried(config: &SandboxConfig) -> Result<Reached, Shortage> {
         let why = "this application has no helper: name the `ostler` binary as helper in [sandbox], or call ostler::sandbox::enter() first in main";
         return Ok(none(why.to_owned()));
     };
+    let is_written = |file: &PathBuf| config.workspaces.as_ref().is_some_and(|notes| notes.is_written(file));
+    if config.helper.as_ref().is_some_and(is_written) {
+        let why = "lies where programs of steps write; name another in [sandbox] helper";
+        return Ok(none(format!("{} {why}", helper.display())));
+    }
     let mut missing = Vec::new();
     let tried_first = bubblewrap(config).map_err(Lack::Absent).and_then(|program| {
         trial(CageRung::Bubblewrap, Role::Program, &helper, &program)?;

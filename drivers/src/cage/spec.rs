@@ -20,7 +20,7 @@ use super::hidden::{Hidden, between, data_folders};
 use super::presence::Presence;
 use super::resolver::Resolver;
 use super::rungs::{Reached, reached};
-use super::workspaces::is_closed;
+use super::workspaces::{is_closed, places};
 use super::{paths, rungs};
 use crate::tool::DataFolder;
 use crate::tool::tool_spec::{structural, transient};
@@ -128,6 +128,7 @@ impl Cages {
             rungs::warn_uncaged("sandbox = false in [tools.shell]");
             return Ok(None);
         }
+        self.guard_maker("helper", self.config.helper.as_deref(), call)?;
         let Reached { rung, helper, bubblewrap, ends_all, missing, is_short, is_killed } =
             reached(&self.config);
         if is_killed {
@@ -135,6 +136,9 @@ impl Cages {
                 "no cage can be made, so no program starts: a signal ended each trial of its helper ({missing}); look for what ends it, \
                  such as a limit on memory, and start this process again"
             )));
+        }
+        if bubblewrap.is_some() {
+            self.guard_maker("bubblewrap", self.config.bubblewrap.as_deref(), call)?;
         }
         if is_short {
             return Err(transient(format!("no cage can be made now, so no program starts: {missing}")));
@@ -166,6 +170,23 @@ impl Cages {
         }
         spec.nonce = format!("ostler-sandbox-{}", random_word()?);
         Ok(Some(spec))
+    }
+
+    /// Refuses a program that makes cages where steps write: another one in its place would run without a cage. The answer of
+    /// [`reached`] is older than the last step.
+    fn guard_maker(&self, key: &str, maker: Option<&Path>, call: CagedCall<'_>) -> Result<(), Failure> {
+        let Some(maker) = maker else { return Ok(()) };
+        let written = Resolver::new(paths::writable(call.workspace, &self.write).into_iter());
+        let is_noted = self.config.workspaces.as_ref().is_some_and(|notes| notes.is_written(maker));
+        let is_written = |places: Vec<PathBuf>| places.iter().any(|place| written.is_written(place));
+        if is_noted || places(maker).is_ok_and(is_written) {
+            return Err(structural(format!(
+                "no cage for programs: {} lies where steps write, so another program may stand in its place; name one elsewhere in \
+                 [sandbox] {key}",
+                maker.display()
+            )));
+        }
+        Ok(())
     }
 
     /// Marks where the program writes, until it ends; `None` if nothing is noted.

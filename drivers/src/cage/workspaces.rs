@@ -233,7 +233,7 @@ fn has_other_names(file: &Path) -> bool {
 }
 
 /// Every place that decides what a path leads to: the links on the way, and what lies at its end.
-fn places(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn places(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut resolver = Resolver::new(std::iter::empty());
     match resolver.find(&std::path::absolute(path)?) {
         Some(end) => Ok(resolver.into_links().into_keys().chain([end]).collect()),
