@@ -20,6 +20,7 @@ mod pid_files;
 mod process;
 mod process_tree;
 mod progress;
+mod removal;
 mod shell_run;
 mod sub_agent;
 mod temporary_folder;

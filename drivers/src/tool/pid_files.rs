@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 
+use super::removal::remove_folder;
+
 /// Maximum bytes of a pid file.
 const PID_FILE_BYTES_MAX: u64 = 4 << 10;
 
@@ -47,7 +49,7 @@ impl PidFiles {
     pub(super) fn clear(&self) {
         // Leftovers are validated when read.
         let _ = match fs::symlink_metadata(&self.0) {
-            Ok(found) if found.is_dir() => fs::remove_dir_all(&self.0),
+            Ok(found) if found.is_dir() => remove_folder(&self.0),
             Ok(_) => fs::remove_file(&self.0),
             Err(_) => Ok(()),
         };

@@ -1,11 +1,13 @@
 //! Folders for the temporary files of calls.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use ostler_kernel::event::Failure;
 
+use super::removal::remove_folder;
 use super::tool_spec::transient;
 use crate::cage::{owned_prefix, random_word};
 
@@ -34,8 +36,7 @@ impl TemporaryFolder {
         for entry in fs::read_dir(parent()).into_iter().flatten().flatten() {
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_folder && entry.file_name().to_string_lossy().starts_with(&prefix) {
-                // What the program left without the right to enter stays.
-                let _ = fs::remove_dir_all(entry.path());
+                remove(&entry.path());
             }
         }
     }
@@ -43,8 +44,16 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // What the program left without the right to enter stays.
-        let _ = fs::remove_dir_all(&self.0);
+        remove(&self.0);
+    }
+}
+
+/// Removes the temporary files of a call. What cannot be removed stays: it stops neither the call nor a command.
+fn remove(folder: &Path) {
+    if let Err(error) = remove_folder(folder)
+        && error.kind() != ErrorKind::NotFound
+    {
+        tracing::warn!(folder = %folder.display(), %error, "temporary files of a program are left; remove the folder");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What programs prepare for Ostler, or for the next call.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use ostler_drivers::cage::{SandboxConfig, reached};
@@ -107,4 +108,14 @@ fn a_helper_that_a_signal_ends_each_time_is_not_tried_for_ever() {
     assert_eq!(told, [false, false, true, true, true]);
     assert!(reached(&config).is_short);
     assert_eq!(std::fs::read_to_string(tries).unwrap().len(), 3);
+}
+
+#[test]
+fn temporary_folders_of_any_depth_are_removed() {
+    on_each_rung(|place| {
+        let nest = "/usr/bin/python3 -c 'import os\nos.chdir(os.environ[\"TMPDIR\"])\nfor _ in range(3000): os.mkdir(\"a\"); os.chdir(\"a\")'";
+        let value = place.call(&format!("{nest} && printf %s $TMPDIR"), 1).unwrap();
+        let folder = Path::new(value["stdout"].as_str().unwrap());
+        assert!(folder.is_absolute() && !folder.exists(), "{value}");
+    });
 }
