@@ -162,7 +162,7 @@ mod tests {
         symlink(&other, root.join("link")).unwrap();
         symlink(&other, root.join("closed/inner/link")).unwrap();
         for folder in ["closed/inner/deep", "closed/inner", "closed"] {
-            fs::set_permissions(root.join(folder), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(root.join(folder), fs::Permissions::from_mode(0o0)).unwrap();
         }
         remove_folder(&root).unwrap();
         assert!(!root.exists() && other.join("kept").exists());
