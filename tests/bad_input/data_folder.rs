@@ -36,6 +36,7 @@ fn a_holder_that_is_suspended_is_named_and_nothing_is_lost() {
     holder.until("opened: long");
     holder.signal("STOP");
     world.ostler(RUN).exits(4).complains("is held by process").complains("nothing is lost");
+    world.ostler("doctor").exits(4).says("which does not answer").says("wait for it, or end it");
     holder.signal("CONT");
     world.ostler(RUN).exits(0);
     world.ostler("cancel @last").exits(2);

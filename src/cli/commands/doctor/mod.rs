@@ -24,7 +24,7 @@ use crate::cli::commands::doctor::pipelines::check_pipelines;
 use crate::cli::commands::doctor::report::Report;
 use crate::cli::commands::doctor::runs::check_runs;
 use crate::cli::commands::doctor::templates::check_templates;
-use crate::cli::exit::Failure;
+use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::Out;
 use crate::cli::session::open_errors::newer_format;
 use crate::cli::session::settings::{data_folder_exists, load_settings};
@@ -95,6 +95,7 @@ async fn check_store(
     repairs: bool,
     report: &mut Report,
 ) -> Result<(), Failure> {
+    let mut is_held = false;
     let examined = if repairs { Store::repair(data) } else { Store::examine(data) };
     match examined {
         Ok(found) => {
@@ -116,6 +117,7 @@ async fn check_store(
             }
             let what = format!("held by {who}: checksums and index were not checked");
             report.warn("journal", what, "to check them too, repeat after that process has ended");
+            is_held = true;
         }
         Err(error @ OpenError::NewerFormat { .. }) => {
             report.fail("format", error.to_string(), &newer_format(data));
@@ -138,7 +140,7 @@ async fn check_store(
             return Ok(());
         }
     }
-    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let Some(mut session) = open(globals, is_held, report).await? else { return Ok(()) };
     if session.get::<Lockdown>("/v1/lockdown").await?.on {
         let what = "on: the gate denies every call, and a run whose call is denied fails";
         report.warn("lockdown", what, "`ostler lockdown off` ends it");
@@ -152,4 +154,16 @@ async fn check_store(
     }
     session.stop().await;
     result
+}
+
+/// Opens the folder, or reaches the process that holds it; `None`, with a failed check, if that process does not answer.
+async fn open(globals: &Globals, is_held: bool, report: &mut Report) -> Result<Option<Session>, Failure> {
+    match Session::open(globals, Path::new("."), AccessMode::Read).await {
+        Err(Failure { code: code::STORE, what }) if is_held => {
+            let (problem, advice) = what.split_once("; ").unwrap_or((&what, "repeat later"));
+            report.fail("runs", format!("not checked: {problem}"), advice);
+            Ok(None)
+        }
+        opened => opened.map(Some),
+    }
 }
