@@ -19,15 +19,22 @@ pub const HELPER_COMMAND: &str = "__sandbox";
 /// Exit status of a helper that could not become the program.
 const REPORTED: i32 = 125;
 
+/// The first descriptor after the standard streams.
+const FIRST_INHERITED: i32 = 3;
+
 static IS_HELPER: OnceLock<PathBuf> = OnceLock::new();
 
-/// Makes the running binary the helper of its cages. Call it first in `main`: as the helper it does not return.
+/// Makes the running binary the helper of its cages. Call it first in `main`, before any thread: as the helper it does not return.
+///
+/// Descriptors above standard error that this process inherited stay open, and no program that it starts inherits them.
 ///
 /// ```no_run
 /// ostler_drivers::cage::enter();
 /// // the application
 /// ```
 pub fn enter() {
+    // A shell opens files for its commands, and a program in a cage could read and write them.
+    close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|first| first != HELPER_COMMAND) {
         // The file may be replaced by a new version while this one runs.

@@ -63,6 +63,11 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         1,
         "mv .config other; cat other/ostler/*.key || cat .config/ostler/*.key",
     ),
+    said(
+        "reads a file that the holder inherited",
+        0,
+        "python3 -c 'import os;print(os.pread(int(os.environ[\"INHERITED\"]),100,0))'",
+    ),
     said("reads temporary files of others", 0, "cat $TMP_SECRET"),
     said(
         "reads the log of the kernel",

@@ -1,7 +1,9 @@
 //! A workspace with a data folder, and an outside that a program should not reach.
 
+use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
@@ -21,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::attempts::{Attempt, Proof};
 
-const SECRET: &str = "ostler-test-secret-7f3a";
+pub(crate) const SECRET: &str = "ostler-test-secret-7f3a";
 
 /// Names another place for folders, for tests that run as another user.
 const ROOM: &str = "OSTLER_TEST_ROOM";
@@ -103,6 +105,8 @@ pub(crate) struct Place {
     segment: String,
     udp: UdpSocket,
     tcp: TcpListener,
+    /// A file with the secret that programs inherit.
+    inherited: File,
 }
 
 pub(crate) struct Made {
@@ -118,7 +122,10 @@ impl Place {
         std::fs::create_dir_all(data.join("journal")).unwrap();
         std::fs::create_dir(ws.join("sub")).unwrap();
         let (other, key) = (ws.join("inner/.ostler"), ws.join(".config/ostler"));
-        std::fs::create_dir_all(other.join("journal")).unwrap();
+        let shown = folder.path().join("shown/project/.ostler");
+        for data in [&other, &shown] {
+            std::fs::create_dir_all(data.join("journal")).unwrap();
+        }
         std::fs::create_dir_all(&key).unwrap();
         for (path, text) in [
             (data.join("lock"), SECRET),
@@ -128,6 +135,8 @@ impl Place {
             (ws.join("tracked"), "text\n"),
             (other.join("lock"), SECRET),
             (other.join("format"), ""),
+            (shown.join("lock"), SECRET),
+            (shown.join("format"), ""),
             (key.join("ostler-operator.key"), SECRET),
         ] {
             std::fs::write(path, text).unwrap();
@@ -165,8 +174,34 @@ impl Place {
         tcp.set_nonblocking(true).unwrap();
         let temporary = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(temporary.path(), SECRET).unwrap();
+        // Not every file system has attributes; the attempt is skipped then.
+        let _ = rustix::fs::setxattr(
+            out.path().join("secret"),
+            "user.note",
+            SECRET.as_bytes(),
+            rustix::fs::XattrFlags::empty(),
+        );
+        let inherited = File::open(out.path().join("secret")).unwrap();
+        rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
         let shared_memory = Path::new("/dev/shm").join(name_of(&folder));
-        Place { folder, out, temporary, shared_memory, rung, victim, listeners, datagrams, segment, udp, tcp }
+        Place {
+            folder,
+            out,
+            temporary,
+            shared_memory,
+            rung,
+            victim,
+            listeners,
+            datagrams,
+            segment,
+            udp,
+            tcp,
+            inherited,
+        }
+    }
+
+    pub(crate) fn rung(&self) -> CageRung {
+        self.rung
     }
 
     pub(crate) fn ws(&self) -> PathBuf {
@@ -219,6 +254,7 @@ impl Place {
             ("SEGMENT", self.segment.clone()),
             ("UDP", udp.to_string()),
             ("TCP", tcp.to_string()),
+            ("INHERITED", self.inherited.as_raw_fd().to_string()),
             // The first `python3` of a search path may be a script that looks for another.
             ("PATH", "/usr/bin:/bin:$PATH".to_owned()),
         ];
@@ -244,28 +280,42 @@ impl Place {
     }
 
     pub(crate) fn call_with(&self, mut sandbox: SandboxConfig, script: &str, impact: u8) -> ToolResult {
-        let effect = if impact == 0 { "read" } else { "write" };
-        let text = format!(
-            "[shell]\nsandbox = {}\nallow = [{{argv = [\"sh\", \"*\"], impact = {impact}, effect = {effect:?}}}]",
-            self.rung > CageRung::None
-        );
-        let mut config: ToolConfig = toml::from_str(&text).unwrap();
-        let home = std::env::home_dir().unwrap();
-        // What cargo needs besides the folder of its programs.
-        sandbox
-            .read
-            .extend([home.join(".rustup"), home.join(".cargo")].into_iter().filter(|path| path.exists()));
-        sandbox.hide = vec![self.ws().join(".config/ostler")];
-        config.sandbox = sandbox;
-        let data = DataFolder::of(&self.ws().join(".ostler")).unwrap();
-        let tools = builtin(&config, Some(&data));
-        let tool = tools.iter().find(|tool| tool.spec().name == "shell.run").unwrap().clone();
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let permit = permit(tool.clone(), json!({"argv": ["sh", "-c", script]}), self.ws().to_str().unwrap());
-        let context = CallContext::without_log(Arc::from(self.ws()), 60_000);
-        runtime.block_on(async move { tool.call(permit, context).await })
+        sandbox.read.push(self.folder.path().join("shown"));
+        call(&self.ws(), self.rung, sandbox, script, impact)
     }
+
+    /// The folder outside of the workspace.
+    pub(crate) fn out(&self) -> &Path {
+        self.out.path()
+    }
+}
+
+/// Calls `shell.run` in a workspace with a data folder.
+pub(crate) fn call(
+    ws: &Path,
+    rung: CageRung,
+    mut sandbox: SandboxConfig,
+    script: &str,
+    impact: u8,
+) -> ToolResult {
+    let effect = if impact == 0 { "read" } else { "write" };
+    let text = format!(
+        "[shell]\nsandbox = {}\nallow = [{{argv = [\"sh\", \"*\"], impact = {impact}, effect = {effect:?}}}]",
+        rung > CageRung::None
+    );
+    let mut config: ToolConfig = toml::from_str(&text).unwrap();
+    let home = std::env::home_dir().unwrap();
+    // What cargo needs besides the folder of its programs.
+    sandbox.read.extend([home.join(".rustup"), home.join(".cargo")].into_iter().filter(|path| path.exists()));
+    sandbox.hide = vec![ws.join(".config/ostler")];
+    config.sandbox = sandbox;
+    let data = DataFolder::of(&ws.join(".ostler")).unwrap();
+    let tools = builtin(&config, Some(&data));
+    let tool = tools.iter().find(|tool| tool.spec().name == "shell.run").unwrap().clone();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let permit = permit(tool.clone(), json!({"argv": ["sh", "-c", script]}), ws.to_str().unwrap());
+    let context = CallContext::without_log(Arc::from(ws), 60_000);
+    runtime.block_on(async move { tool.call(permit, context).await })
 }
 
 impl Drop for Place {
