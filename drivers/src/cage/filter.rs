@@ -241,7 +241,7 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
     for (call, user) in OF_USER {
         rules.entry(*call).or_default().push(SeccompRule::new(vec![when(0, Op::Eq, *user)?])?);
     }
-    set_user_id_refused(&mut rules)?;
+    set_id_refused(&mut rules)?;
     let namespaces: Result<Vec<_>, _> = (0..64)
         .map(|bit| 1_u64 << bit)
         .filter(|flag| flag & NAMESPACES != 0)
@@ -254,34 +254,40 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
     Ok(rules)
 }
 
-/// Refuses to make files that run as their owner, whoever starts them.
-fn set_user_id_refused(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
-    const SET_USER_ID: u64 = 0o4000;
-    let in_mode = |argument| Condition::new(argument, Len::Dword, Op::MaskedEq(SET_USER_ID), SET_USER_ID);
-    let creates = |argument| {
-        let create = libc::O_CREAT.unsigned_abs().into();
-        Condition::new(argument, Len::Dword, Op::MaskedEq(create), create)
-    };
+/// Refuses to make files that run as their owner or their group, whoever starts them. `mkdir` is left out: it ignores these bits.
+fn set_id_refused(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     #[cfg(target_arch = "x86_64")]
     let here = [
-        (libc::SYS_chmod, vec![in_mode(1)?]),
-        (libc::SYS_creat, vec![in_mode(1)?]),
-        (libc::SYS_mknod, vec![in_mode(1)?]),
-        (libc::SYS_open, vec![creates(1)?, in_mode(2)?]),
+        (libc::SYS_chmod, 1, None),
+        (libc::SYS_creat, 1, None),
+        (libc::SYS_mknod, 1, None),
+        (libc::SYS_open, 2, Some(1)),
     ];
     #[cfg(not(target_arch = "x86_64"))]
     let here = [];
     let all = [
-        (libc::SYS_fchmod, vec![in_mode(1)?]),
-        (libc::SYS_fchmodat, vec![in_mode(2)?]),
-        (FCHMODAT2, vec![in_mode(2)?]),
-        (libc::SYS_mknodat, vec![in_mode(2)?]),
-        (libc::SYS_openat, vec![creates(2)?, in_mode(3)?]),
+        (libc::SYS_fchmod, 1, None),
+        (libc::SYS_fchmodat, 2, None),
+        (FCHMODAT2, 2, None),
+        (libc::SYS_mknodat, 2, None),
+        (libc::SYS_openat, 3, Some(2)),
     ];
-    for (call, conditions) in all.into_iter().chain(here) {
+    let has = |argument, bit| Condition::new(argument, Len::Dword, Op::MaskedEq(bit), bit);
+    for (call, mode, flags) in all.into_iter().chain(here) {
         // What is refused outright stays so.
-        if rules.get(&call).is_none_or(|refused| !refused.is_empty()) {
-            rules.entry(call).or_default().push(SeccompRule::new(conditions)?);
+        if rules.get(&call).is_some_and(Vec::is_empty) {
+            continue;
+        }
+        let rules = rules.entry(call).or_default();
+        for bit in SET_ID {
+            match flags {
+                None => rules.push(SeccompRule::new(vec![has(mode, bit)?])?),
+                Some(flags) => {
+                    for makes in makes_file() {
+                        rules.push(SeccompRule::new(vec![has(flags, makes)?, has(mode, bit)?])?);
+                    }
+                }
+            }
         }
     }
     Ok(())
@@ -302,3 +308,11 @@ mod tests {
         }
     }
 }
+/// Bits of a mode: runs as its owner, runs as its group.
+const SET_ID: [u64; 2] = [0o4000, 0o2000];
+
+/// Flags with which `open` makes a file. The second one has no name yet, and can be given one.
+fn makes_file() -> [u64; 2] {
+    [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| flag.unsigned_abs().into())
+}
+

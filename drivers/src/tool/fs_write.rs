@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{
+    Dir, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt,
+};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::Digest;
@@ -127,6 +129,14 @@ fn refuse_other_names(found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::InvalidInput, what))
 }
 
+/// Bits of a mode by which a program runs as the owner or the group of its file, or stays in memory.
+const RUNS_AS_OTHER: u32 = 0o7000;
+
+/// Permissions without these bits: a system clears them when a file is written, and what a plan writes runs as nobody else.
+fn plain(permissions: &Permissions) -> Permissions {
+    Permissions::from_mode(permissions.mode() & 0o777)
+}
+
 /// A name in an open folder. Concurrent changes of the path do not affect the folder.
 pub(super) struct Target {
     folder: Dir,
@@ -179,6 +189,9 @@ impl Target {
             drop(AtomicFile::new(&self.folder, &self.name)?);
             refuse_other_names(&file.metadata()?)?;
         }
+        if found.permissions().mode() & RUNS_AS_OTHER != 0 {
+            file.set_permissions(plain(&found.permissions()))?;
+        }
         for piece in text.chunks(CHUNK_BYTES) {
             cancel.act(|| file.write_all(piece))??;
         }
@@ -211,7 +224,7 @@ impl Target {
 
     pub(super) fn replace(&self, text: &[u8], cancel: &CancelFlag) -> Result<(), WriteError> {
         let before = match self.folder.symlink_metadata(&self.name) {
-            Ok(found) if found.is_file() => Some(found.permissions()),
+            Ok(found) if found.is_file() => Some(plain(&found.permissions())),
             Ok(found) if found.is_symlink() => None, // dangling
             Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "no regular file").into()),
             Err(error) if error.kind() == ErrorKind::NotFound => None,

@@ -142,6 +142,21 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         1,
         "cp /bin/true t; chmod u+s t; test -u t && echo ESCAPED",
     ),
+    said(
+        "makes a program that runs as its group",
+        1,
+        "cp /bin/true t; chmod g+s t; test -g t && echo ESCAPED",
+    ),
+    said(
+        "opens a new file that runs as its owner",
+        1,
+        "python3 -c 'import os;f=os.open(\"t\",os.O_CREAT|os.O_RDWR,0o2755);os.fstat(f).st_mode&0o6000 and print(\"ESCAPED\")'",
+    ),
+    said(
+        "opens a file without a name that runs as its owner",
+        1,
+        "python3 -c 'import os;f=os.open(\".\",os.O_TMPFILE|os.O_RDWR,0o4755);os.fstat(f).st_mode&0o6000 and print(\"ESCAPED\")'",
+    ),
     said("makes a device", 1, "mknod d b 7 0 && echo ESCAPED"),
     said("makes a device for memory", 1, "mknod d c 1 1 && echo ESCAPED"),
     said(

@@ -177,11 +177,11 @@ async fn a_link_is_followed_within_the_workspace_and_permissions_stay() {
     let world = World::new();
     world.put("dir/in.txt", "a");
     let file = world.root().join("dir/in.txt");
-    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o750)).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o6750)).unwrap();
     symlink("dir/in.txt", world.root().join("link")).unwrap();
     world.call("fs.edit", json!({"path": "link", "old": "a", "new": "b"})).await.unwrap();
     assert_eq!(world.text("dir/in.txt"), "b");
-    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o750);
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o750);
     assert!(world.root().join("link").symlink_metadata().unwrap().is_symlink());
 }
 

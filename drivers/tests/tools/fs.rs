@@ -426,6 +426,18 @@ async fn replacing_keeps_the_mode_and_goes_through_links_within() {
 }
 
 #[tokio::test]
+async fn what_is_written_runs_as_nobody_else() {
+    let world = World::new();
+    for mode in ["replace", "append"] {
+        world.put("tool", "old");
+        let file = world.root().join("tool");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o7755)).unwrap();
+        world.call("fs.write", json!({"path": "tool", "text": "new", "mode": mode})).await.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o755, "{mode}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_made_through_a_link_that_leads_nowhere() {
     let world = World::new();
     for folder in [".git/hooks", "data"] {
