@@ -17,9 +17,30 @@ const FOLDER: &str = "running";
 /// Most files of locks. Two folders may share one, and a mark then counts for both.
 const LOCKS: u32 = 4_096;
 
-/// A mark of folders; lasts as long as the value, and ends with the process.
+/// A mark of folders; lasts as long as the value, and as the process around the program that holds it too.
 #[derive(Debug)]
-pub(crate) struct Presence(#[expect(dead_code, reason = "open files hold the locks")] Vec<File>);
+pub(crate) struct Presence(Vec<(PathBuf, File)>);
+
+impl Presence {
+    /// The files that are locked.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.0.iter().map(|(path, _)| path.clone()).collect()
+    }
+}
+
+/// Holds marks that another process has.
+///
+/// # Errors
+///
+/// A lock cannot be opened.
+pub(super) fn hold(marks: &[PathBuf]) -> io::Result<Vec<File>> {
+    let held = marks.iter().map(|path| {
+        let file = File::open(path)?;
+        file.lock_shared()?;
+        Ok(file)
+    });
+    held.collect()
+}
 
 impl Workspaces {
     /// Marks folders, before the cage of a program that writes there is decided.
@@ -31,9 +52,10 @@ impl Workspaces {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder().join(FOLDER))?;
         let entered = folders.iter().map(|folder| {
             let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-            let file = File::options().create(true).truncate(false).write(true).open(self.lock_of(&real))?;
+            let path = self.lock_of(&real);
+            let file = File::options().create(true).truncate(false).write(true).open(&path)?;
             file.lock_shared()?;
-            Ok(file)
+            Ok((path, file))
         });
         entered.collect::<io::Result<_>>().map(Presence)
     }
@@ -82,7 +104,10 @@ mod tests {
         assert!(is_entered());
         drop(first);
         assert!(is_entered(), "another program still runs");
+        let held = hold(&second.files()).unwrap();
         drop(second);
+        assert!(is_entered(), "what sits around the program holds the mark");
+        drop(held);
         assert!(!is_entered());
         let _within = notes.enter(&[ws.join("data")]).unwrap();
         assert!(!is_entered(), "it does not write around the folder");

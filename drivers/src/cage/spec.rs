@@ -104,6 +104,8 @@ pub(crate) struct CageSpec {
     pub(super) limits: CallLimits,
     /// `cgroup.procs` of the groups of the call.
     pub(super) groups: Vec<PathBuf>,
+    /// Files of the marks that a program runs; the maker of the process namespace holds them too.
+    pub(super) marks: Vec<PathBuf>,
     /// Lasts as long as the program.
     #[serde(skip)]
     pub(super) presence: Option<Arc<Presence>>,
@@ -161,6 +163,7 @@ impl Cages {
         // Before the cage is decided: a data folder that is made later sees the mark.
         let presence = self.enter(call)?;
         let mut spec = self.spec(call, rung, helper, bubblewrap.unwrap_or_default())?;
+        spec.marks = presence.as_ref().map(|presence| presence.files()).unwrap_or_default();
         spec.presence = presence;
         if !spec.write.is_empty() {
             self.note(&spec)?;
@@ -295,6 +298,7 @@ impl Cages {
 }
 
 impl CageSpec {
+            marks: Vec::new(),
     /// A cage that shows only the system, for trials.
     pub(super) fn trial(rung: CageRung, role: Role, helper: &Path, bubblewrap: &Path) -> CageSpec {
         CageSpec {
@@ -321,6 +325,7 @@ impl CageSpec {
 
     pub(crate) fn rung(&self) -> CageRung {
         self.rung
+            marks: Vec::new(),
     }
 
     /// The mark of the running program that other processes see.
@@ -347,11 +352,9 @@ impl CageSpec {
         self.observes
     }
 
-    /// Which control groups the program joins. What it starts ends with them; without any it gets a process namespace.
+    /// Which control groups the program joins. What it starts ends with them, as long as this process lives to say so: the process
+    /// namespace ends it otherwise.
     pub(crate) fn in_groups(mut self, groups: Vec<PathBuf>) -> CageSpec {
-        if !groups.is_empty() {
-            self.role = Role::Program;
-        }
         self.groups = groups;
         self
     }

@@ -1,10 +1,13 @@
 //! What a call starts ends with it.
 
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ostler_drivers::tool::DataFolder;
 use ostler_kernel::port::CageRung;
 
-use crate::place::{Place, as_another_user, works};
+use crate::place::{Place, as_another_user, call, sandbox, works};
 
 /// How programs leave their call, `SLEEP` being what stays.
 const WAYS: [(&str, &str); 8] = [
@@ -58,6 +61,55 @@ fn nothing_outlives_its_call_under_bubblewrap() {
 fn nothing_outlives_the_call_of_a_user_without_control_groups() {
     as_another_user("survivors::nothing_outlives_its_call_under_landlock");
     as_another_user("survivors::nothing_outlives_its_call_under_bubblewrap");
+}
+
+/// Names the workspace, for the process that is killed.
+const KILLED: &str = "OSTLER_TEST_KILLED_IN";
+
+/// Word of the command line of what the killed process started.
+const NUMBER: &str = "OSTLER_TEST_KILLED_NUMBER";
+
+fn check_killed(rung: CageRung, test: &str) {
+    if let (Some(ws), Ok(number)) = (std::env::var_os(KILLED), std::env::var(NUMBER)) {
+        let script = format!("(env -i setsid sleep {number} </dev/null >/dev/null 2>&1 &); sleep 1000");
+        let ended = call(&PathBuf::from(ws), rung, sandbox(rung), &script, 1);
+        panic!("it ended: {ended:?}");
+    }
+    if !works(rung) {
+        return;
+    }
+    let place = Place::new(rung);
+    let number = format!("{}.{}9", 90_000 + rung as u32, std::process::id());
+    let mut holder = Command::new(std::env::current_exe().unwrap());
+    holder.args(["--exact", test, "--nocapture"]).env(KILLED, place.ws()).env(NUMBER, &number);
+    let mut holder = holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    while !is_alive(&number) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60) && holder.try_wait().unwrap().is_none(),
+            "it starts"
+        );
+        std::thread::yield_now();
+    }
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let killed = Instant::now();
+    while is_alive(&number) && killed.elapsed() < Duration::from_secs(10) {
+        std::thread::yield_now();
+    }
+    let outlived = is_alive(&number);
+    DataFolder::of(&place.ws().join(".ostler")).unwrap().terminate_orphans().unwrap();
+    assert!(!outlived, "{rung}: it outlived the process that held its data folder");
+}
+
+#[test]
+fn nothing_outlives_a_killed_holder_under_landlock() {
+    check_killed(CageRung::Landlock, "survivors::nothing_outlives_a_killed_holder_under_landlock");
+}
+
+#[test]
+fn nothing_outlives_a_killed_holder_under_bubblewrap() {
+    check_killed(CageRung::Bubblewrap, "survivors::nothing_outlives_a_killed_holder_under_bubblewrap");
 }
 
 #[test]
