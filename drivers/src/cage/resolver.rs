@@ -5,20 +5,24 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use super::paths::SYSTEM_READ;
+use super::workspaces::Workspaces;
+
 /// Links followed on the way to a path, as many as the kernel follows.
 const LINKS_MAX: usize = 40;
 
 /// Finds where paths really lie. A link in a folder where programs write may be one of theirs, so it leads nowhere.
 pub(super) struct Resolver {
     written: Vec<PathBuf>,
+    notes: Option<Workspaces>,
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Resolver {
-    /// `written`: the folders where programs of any impact write.
-    pub(super) fn new(written: impl Iterator<Item = PathBuf>) -> Resolver {
+    /// `written`: the folders where programs of these calls write, of any impact. `notes`: where programs of any workspace wrote.
+    pub(super) fn new(written: impl Iterator<Item = PathBuf>, notes: Option<Workspaces>) -> Resolver {
         let written = written.filter_map(|folder| folder.canonicalize().ok()).collect();
-        Resolver { written, links: BTreeMap::new() }
+        Resolver { written, notes, links: BTreeMap::new() }
     }
 
     /// The path without links. `None` if it is not there, or lies behind a link that a program may have made.
@@ -29,9 +33,17 @@ impl Resolver {
         Some(found)
     }
 
-    /// Whether programs write at a path that [`find`](Resolver::find) gave.
+    /// Whether programs of these calls write at a path that [`find`](Resolver::find) gave.
     pub(super) fn is_written(&self, path: &Path) -> bool {
         self.written.iter().any(|folder| path.starts_with(folder))
+    }
+
+    /// Whether a program of any workspace may have made a link.
+    fn may_be_made(&self, link: &Path) -> bool {
+        // Most links are `/bin` and the like, for which no notes are read.
+        let is_system = || SYSTEM_READ.iter().any(|system| link == Path::new(system));
+        let is_noted = || self.notes.as_ref().is_some_and(|notes| notes.is_written(link));
+        self.is_written(link) || (!is_system() && is_noted())
     }
 
     /// Links on the way to what was found, with what they say.
@@ -54,7 +66,7 @@ impl Resolver {
                 continue;
             }
             followed += 1;
-            if followed > LINKS_MAX || self.is_written(&next) {
+            if followed > LINKS_MAX || self.may_be_made(&next) {
                 return None;
             }
             let target = fs::read_link(&next).ok()?;
@@ -94,7 +106,7 @@ mod tests {
         symlink("../real/bin", root.join("ws/bin")).unwrap();
         symlink("ws/bin", root.join("bin")).unwrap();
         symlink("round", root.join("round")).unwrap();
-        let mut resolver = Resolver::new([root.join("ws")].into_iter());
+        let mut resolver = Resolver::new([root.join("ws")].into_iter(), None);
         for (path, expected) in [
             ("home/bin", Some("real/bin")),
             ("home/../real/./bin", Some("real/bin")),

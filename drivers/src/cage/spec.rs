@@ -240,7 +240,10 @@ impl Cages {
     ) -> Result<CageSpec, Failure> {
         let CagedCall { workspace, writes, impact, effect } = call;
         let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
-        let mut resolver = Resolver::new(paths::writable(&workspace, &self.write).into_iter());
+        let mut resolver = Resolver::new(
+            paths::writable(&workspace, &self.write).into_iter(),
+            self.config.workspaces.clone(),
+        );
         let more: Vec<PathBuf> = self.write.iter().filter_map(|path| resolver.find(path)).collect();
         let write = match (impact, writes) {
             (0, _) => Vec::new(),

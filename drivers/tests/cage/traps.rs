@@ -4,10 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use ostler_drivers::cage::{SandboxConfig, reached};
+use ostler_drivers::cage::{SandboxConfig, Workspaces, reached};
 use ostler_kernel::port::CageRung;
 
-use crate::place::{Place, sandbox, works};
+use crate::place::{Place, SECRET, sandbox, works};
 
 /// Runs a test on each rung that works.
 fn on_each_rung(test: impl Fn(Place)) {
@@ -117,5 +117,21 @@ fn temporary_folders_of_any_depth_are_removed() {
         let value = place.call(&format!("{nest} && printf %s $TMPDIR"), 1).unwrap();
         let folder = Path::new(value["stdout"].as_str().unwrap());
         assert!(folder.is_absolute() && !folder.exists(), "{value}");
+    });
+}
+
+#[test]
+fn a_link_that_a_step_of_another_workspace_made_leads_nowhere() {
+    on_each_rung(|other| {
+        let user = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let workspaces = Some(Workspaces::at(user.path()));
+        let place = Place::new(other.rung());
+        let link = format!("ln -s {} models", other.out().display());
+        let noted = SandboxConfig { workspaces: workspaces.clone(), ..sandbox(other.rung()) };
+        other.call_with(noted.clone(), &link, 1).unwrap();
+        let reading = SandboxConfig { read: vec![other.ws().join("models")], ..noted };
+        let secret = other.out().join("secret");
+        let value = place.call_with(reading, &format!("cat {}; true", secret.display()), 1).unwrap();
+        assert!(!value.to_string().contains(SECRET), "{value}");
     });
 }
