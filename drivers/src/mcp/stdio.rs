@@ -77,7 +77,7 @@ impl StdioServer {
             environment.push((NO_BYTE_CODE.to_owned(), "1".to_owned()));
         }
         let Place { folder: path, data, mut sandbox } = place.clone();
-        let rooted = |paths: &[PathBuf]| paths.iter().map(|given| rooted(&path, given)).collect();
+        let rooted = |paths: &[PathBuf]| paths.iter().map(|given| named(&path, given)).collect();
         let (read, write): (Vec<PathBuf>, Vec<PathBuf>) = (rooted(&config.read), rooted(&config.write));
         sandbox.read.extend(read);
         let (is_caged, effect) =
@@ -140,13 +140,18 @@ impl StdioServer {
     }
 }
 
-/// A path of the configuration: absolute, below `~/`, or within its folder.
-pub(super) fn rooted(folder: &Path, given: &Path) -> PathBuf {
-    let path = match (given.strip_prefix("~"), std::env::home_dir()) {
+/// A path of the configuration: absolute, below `~/`, or within its folder. Its links stay, so that the cage can judge who may have made
+/// them.
+fn named(folder: &Path, given: &Path) -> PathBuf {
+    match (given.strip_prefix("~"), std::env::home_dir()) {
         (Ok(rest), Some(home)) => home.join(rest),
         _ => folder.join(given),
-    };
-    // A cage shows files under their real paths.
+    }
+}
+
+/// A path of the configuration without links.
+pub(super) fn rooted(folder: &Path, given: &Path) -> PathBuf {
+    let path = named(folder, given);
     path.canonicalize().unwrap_or(path)
 }
 
