@@ -1,11 +1,12 @@
-//! Bounded reading of small text files. Never blocks on pipes or devices.
+//! Bounded reading of small text files, and files that Ostler itself appends to. Never blocks on pipes or devices.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
 
 /// Reason for not reading a file. The message does not name the file.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,64 @@ pub fn open_regular(path: &Path) -> Result<File, ReadError> {
     let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path)?;
     check_regular(&file)?;
     Ok(file)
+}
+
+/// Opens a regular file for reading and appending where programs may write too. Follows no link below `folder`, and refuses a file with
+/// another name, because a program may have put either there to have another file written. `makes_missing`: makes the file.
+///
+/// # Errors
+///
+/// A link, a hard link, not a regular file, or the file system refused.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+/// use ostler_drivers::regular_file::open_to_append;
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// std::os::unix::fs::symlink("/etc/passwd", folder.path().join("page.html")).unwrap();
+/// let refused = open_to_append(folder.path(), Path::new("page.html"), true).unwrap_err();
+/// assert!(refused.to_string().starts_with("page.html is a link"));
+/// ```
+pub fn open_to_append(folder: &Path, beneath: &Path, makes_missing: bool) -> io::Result<File> {
+    let on_the_way = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = openat(CWD, folder, on_the_way, Mode::empty())?;
+    let mut names = beneath.components().filter(|part| *part != Component::CurDir).peekable();
+    while let Some(name) = names.next() {
+        let is_last = names.peek().is_none();
+        let flags = match is_last {
+            false => on_the_way,
+            true => OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        };
+        let flags = if is_last && makes_missing { flags | OFlags::CREATE } else { flags };
+        at = match openat(&at, name.as_os_str(), flags | OFlags::NOFOLLOW, Mode::from_raw_mode(0o666)) {
+            Err(Errno::LOOP | Errno::NOTDIR | Errno::MLINK) if is_link(&at, name) => {
+                return Err(planted(name, "a link"));
+            }
+            opened => opened?,
+        };
+        if is_last {
+            let file = File::from(at);
+            check_regular(&file).map_err(io::Error::other)?;
+            return match file.metadata()?.nlink() {
+                ..=1 => Ok(file),
+                _ => Err(planted(name, "a file with other names (hard links)")),
+            };
+        }
+    }
+    Err(Errno::ISDIR.into())
+}
+
+fn is_link(folder: impl std::os::fd::AsFd, name: Component<'_>) -> bool {
+    statat(folder, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink)
+}
+
+fn planted(name: Component<'_>, kind: &str) -> io::Error {
+    let name = name.as_os_str().display();
+    let what = format!("{name} is {kind}, which a program may have made: remove it, or name another file");
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 /// Checks that an open file is a regular one.

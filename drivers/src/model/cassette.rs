@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use super::config::Dialect;
 use super::key::Key;
 use super::profile::Profile;
 use super::transport::Head;
-use crate::regular_file::{ReadError, check_regular, open_regular, read_text};
+use crate::regular_file::{open_to_append, read_text};
 
 /// Maximum bytes of a cassette.
 pub const CASSETTE_BYTES_MAX: u64 = 256 << 20;
@@ -177,7 +177,11 @@ impl Response {
 /// A cassette that records.
 #[derive(Debug, Clone)]
 pub(super) struct Recorder {
-    file: Arc<PathBuf>,
+    /// The folder whose links are the operator's.
+    folder: Arc<Path>,
+    /// The cassette, from that folder on.
+    beneath: Arc<Path>,
+    file: Arc<Path>,
     header: Header,
     key: Key,
     /// Held while a line is appended.
@@ -185,17 +189,25 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Records to a cassette, a new one or one of the same header. Writes nothing before the first exchange.
+    /// Records to a cassette, a new one or one of the same header; `file` is a path from the configuration's folder on, or an absolute
+    /// one. Writes nothing before the first exchange. No link of the folder is followed.
     ///
     /// # Errors
     ///
     /// The file is another cassette.
-    pub(super) fn open(file: &Path, own: Header, key: Key) -> Result<Recorder, String> {
+    pub(super) fn open(folder: &Path, file: &Path, own: Header, key: Key) -> Result<Recorder, String> {
+        let file = folder.join(file);
+        let (folder, beneath) = match (file.strip_prefix(folder), file.parent(), file.file_name()) {
+            (Ok(beneath), ..) => (folder, beneath),
+            (Err(_), Some(parent), Some(name)) => (parent, Path::new(name)),
+            (Err(_), ..) => return Err("no name of a file".to_owned()),
+        };
+        let (folder, beneath) = (folder.into(), beneath.into());
         let recorder =
-            Recorder { file: Arc::new(file.to_owned()), header: own, key, appending: Arc::default() };
-        match open_regular(file) {
+            Recorder { folder, beneath, file: file.into(), header: own, key, appending: Arc::default() };
+        match open_to_append(&recorder.folder, &recorder.beneath, false) {
             Ok(found) => recorder.check_header(&found)?,
-            Err(ReadError::Io(error)) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error.to_string()),
         }
         Ok(recorder)
@@ -242,9 +254,7 @@ impl Recorder {
     fn append(&self, line: &str) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot write: {error}");
         let _appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut file =
-            OpenOptions::new().create(true).read(true).append(true).open(&*self.file).map_err(failed)?;
-        check_regular(&file).map_err(|error| error.to_string())?;
+        let mut file = open_to_append(&self.folder, &self.beneath, true).map_err(failed)?;
         self.check_header(&file)?;
         let size = file.metadata().map_err(failed)?.len();
         let mut lines = String::new();

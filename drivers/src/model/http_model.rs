@@ -44,6 +44,7 @@ impl HttpModel {
         name: &str,
         config: &ModelConfig,
         key: Key,
+        folder: &Path,
         record: Option<&Path>,
     ) -> Result<HttpModel, ConfigFault> {
         let fault =
@@ -62,10 +63,11 @@ impl HttpModel {
         let exchange = match record {
             None => Exchange::Http(transport),
             Some(file) => {
-                let recorder = Recorder::open(file, form.clone(), key.clone()).map_err(|problem| {
-                    let what = format!("{}: {problem}", file.display());
-                    fault("file", what, "name another file, or remove this one".to_owned())
-                })?;
+                let recorder =
+                    Recorder::open(folder, file, form.clone(), key.clone()).map_err(|problem| {
+                        let what = format!("{}: {problem}", folder.join(file).display());
+                        fault("file", what, "name another file, or remove this one".to_owned())
+                    })?;
                 Exchange::Record(transport, recorder)
             }
         };

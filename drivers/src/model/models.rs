@@ -147,11 +147,11 @@ fn configured(
                 HttpModel::played(name, config, file).map_err(|problem| unusable(file, problem))?;
             (Arc::new(model), bytes)
         }
-        (Provider::Cassette, file) => {
-            (Arc::new(HttpModel::calling(name, config, key, file.as_deref())?), Vec::new())
+        (Provider::Cassette, _) => {
+            (Arc::new(HttpModel::calling(name, config, key, folder, config.file.as_deref())?), Vec::new())
         }
         (Provider::Openai | Provider::Anthropic | Provider::Scripted, _) => {
-            (Arc::new(HttpModel::calling(name, config, key, None)?), Vec::new())
+            (Arc::new(HttpModel::calling(name, config, key, folder, None)?), Vec::new())
         }
     };
     let (price, price_origin) = price_of(config);

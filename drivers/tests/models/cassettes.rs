@@ -20,6 +20,33 @@ async fn record(replies: Vec<Reply>, prompts: &[&str]) -> String {
     std::fs::read_to_string(world.folder.path().join("tape.jsonl")).unwrap_or_default()
 }
 
+#[tokio::test]
+async fn nothing_is_recorded_through_a_link_that_a_step_made() {
+    let server = Server::start(vec![Reply::Bytes(stream(&[CHUNK, "[DONE]"])); 3]).await;
+    let outside = tempfile::tempdir().unwrap();
+    let target = outside.path().join("tape.jsonl");
+    for file in ["tape.jsonl", "tapes/tape.jsonl"] {
+        let keys = format!("dialect = \"openai\"\nmode = \"record\"\nfile = {file:?}");
+        let world = World::new(&server.config("cassette", &keys), &[], SECRET);
+        let folder = world.folder.path();
+        match file.split_once('/') {
+            Some((inner, _)) => std::os::unix::fs::symlink(outside.path(), folder.join(inner)).unwrap(),
+            None => std::os::unix::fs::symlink(&target, folder.join(file)).unwrap(),
+        }
+        let _ = world.call("default", json!({"prompt": "a"})).await;
+        assert!(!target.exists(), "{file}");
+    }
+    let world = World::new(
+        &server.config("cassette", "dialect = \"openai\"\nmode = \"record\"\nfile = \"tape.jsonl\""),
+        &[],
+        SECRET,
+    );
+    std::fs::write(&target, "").unwrap();
+    std::fs::hard_link(&target, world.folder.path().join("tape.jsonl")).unwrap();
+    let _ = world.call("default", json!({"prompt": "a"})).await;
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "");
+}
+
 fn player(tape: &str) -> World {
     World::new(
         "[models.default]\nprovider = \"cassette\"\nfile = \"tape.jsonl\"\n",

@@ -1,9 +1,11 @@
 //! Common parts of the pages of experiments: one HTML file without external resources, with the checks first and all figures embedded.
 
 use std::fmt::Write;
-use std::fs::OpenOptions;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 
+use ostler_drivers::regular_file::open_to_append;
 use serde::Serialize;
 
 use crate::cli::exit::{Failure, code};
@@ -57,12 +59,23 @@ fn unwritable(file: &Path) -> impl Fn(std::io::Error) -> Failure {
 
 /// Checks before a long experiment that its page can be written. An existing page stays until the new page is complete.
 pub(super) fn check_writable(file: &Path) -> Result<(), Failure> {
-    OpenOptions::new().create(true).append(true).open(file).map(drop).map_err(unwritable(file))
+    opened(file).map(drop).map_err(unwritable(file))
+}
+
+/// Opens a page as it is. A step may have put a link in its place, which is not followed.
+fn opened(file: &Path) -> io::Result<File> {
+    let name = file.file_name().ok_or(ErrorKind::IsADirectory)?;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    open_to_append(folder, Path::new(name), true)
 }
 
 /// Writes a page, and returns the exit code of its checks.
 pub(super) fn write(file: &Path, page: &str, checks: &[Check]) -> Result<u8, Failure> {
-    std::fs::write(file, page).map_err(unwritable(file))?;
+    let written = opened(file).and_then(|mut file| {
+        file.set_len(0)?;
+        file.write_all(page.as_bytes())
+    });
+    written.map_err(unwritable(file))?;
     status_line(format!("wrote {}", file.display()));
     Ok(if checks.iter().all(|check| check.holds) { code::SUCCEEDED } else { code::FAILED })
 }
