@@ -252,11 +252,12 @@ impl Cages {
         };
         let search_path = std::env::var_os("PATH").unwrap_or_default();
         let home = std::env::home_dir().filter(|home| home.is_absolute());
+        let mut users = paths::of_user(&search_path, home.as_deref(), &mut resolver);
+        users.extend(self.config.read.iter().filter_map(|path| resolver.find(path)));
+        users.extend(paths::repository(&workspace));
         let mut read: Vec<PathBuf> = paths::SYSTEM_READ.iter().map(PathBuf::from).collect();
         read.retain(|path| path.exists());
-        read.extend(paths::of_user(&search_path, home.as_deref(), &mut resolver));
-        read.extend(self.config.read.iter().filter_map(|path| resolver.find(path)));
-        read.extend(paths::repository(&workspace));
+        read.extend(users.iter().cloned());
         read.push(workspace.clone());
         let shown: Vec<PathBuf> =
             read.iter().chain(&write).filter_map(|path| path.canonicalize().ok()).collect();
@@ -264,6 +265,8 @@ impl Cages {
         let mut hide = self.hidden.places()?;
         hide.extend(Some(workspace.join(".ostler")).filter(|data| data.is_dir()));
         hide.extend(data_folders(std::iter::once(&workspace).chain(&write)));
+        // Each by itself: a large one takes nothing from the others.
+        hide.extend(users.iter().flat_map(|shown| data_folders(std::iter::once(shown))));
         hide.retain(is_shown);
         hide.sort();
         hide.dedup_by(|inner, outer| inner.starts_with(outer));
@@ -295,13 +298,13 @@ impl Cages {
             observes: impact == 0,
             limits: self.config.limits,
             groups: Vec::new(),
+            marks: Vec::new(),
             presence: None,
         })
     }
 }
 
 impl CageSpec {
-            marks: Vec::new(),
     /// A cage that shows only the system, for trials.
     pub(super) fn trial(rung: CageRung, role: Role, helper: &Path, bubblewrap: &Path) -> CageSpec {
         CageSpec {
@@ -322,13 +325,13 @@ impl CageSpec {
             observes: true,
             limits: CallLimits::default(),
             groups: Vec::new(),
+            marks: Vec::new(),
             presence: None,
         }
     }
 
     pub(crate) fn rung(&self) -> CageRung {
         self.rung
-            marks: Vec::new(),
     }
 
     /// The mark of the running program that other processes see.

@@ -64,6 +64,11 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "mv .config other; cat other/ostler/*.key || cat .config/ostler/*.key",
     ),
     said(
+        "reads the data folder of a project below a folder that it may read",
+        0,
+        "cat ../shown/project/.ostler/lock",
+    ),
+    said(
         "reads a file that the holder inherited",
         0,
         "python3 -c 'import os;print(os.pread(int(os.environ[\"INHERITED\"]),100,0))'",
