@@ -158,9 +158,31 @@ const NAMESPACES: u64 = 0x7E02_0080;
 /// Puts characters into the input of a terminal, changes its discipline.
 const TERMINAL_REQUESTS: [u64; 3] = [0x5412, 0x541C, 0x5423];
 
+/// Change attributes of an open file, also of one that is open for reading: those of `chattr` and of projects, a version, a digest and a
+/// key of its content.
+const ATTRIBUTE_REQUESTS: [u64; 7] =
+    [0x4008_6602, 0x4004_6602, 0x401C_5820, 0x4008_7602, 0x4008_6604, 0x4080_6685, 0x800C_6613];
+
+/// Read attributes by the path of a file: Landlock has no right for it. Programs take the answer for that of a file system without
+/// attributes.
+const UNSUPPORTED: &[i64] = &[
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    GETXATTRAT,
+    LISTXATTRAT,
+];
+
+const GETXATTRAT: i64 = 464;
+const LISTXATTRAT: i64 = 465;
+
 /// Confines this process and all that it starts.
 pub(super) fn install(network: bool, observes: bool) -> Result<(), String> {
-    for program in programs(network, observes, false)? {
+    // In a mount namespace what is hidden is not there.
+    let unsupported = UNSUPPORTED.iter().map(|call| (*call, Vec::new())).collect();
+    let unsupported = compiled(unsupported, libc::EOPNOTSUPP)?;
+    for program in programs(network, observes, false)?.into_iter().chain([unsupported]) {
         apply_filter(&program).map_err(|error| format!("seccomp: {error}"))?;
     }
     Ok(())
@@ -248,8 +270,12 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
         .map(|flag| SeccompRule::new(vec![Condition::new(0, Len::Qword, Op::MaskedEq(flag), flag)?]))
         .collect();
     rules.insert(libc::SYS_clone, namespaces?);
-    let requests: Result<Vec<_>, _> =
-        TERMINAL_REQUESTS.iter().map(|request| SeccompRule::new(vec![when(1, Op::Eq, *request)?])).collect();
+    let attributes = ATTRIBUTE_REQUESTS.iter().filter(|_| observes);
+    let requests: Result<Vec<_>, _> = TERMINAL_REQUESTS
+        .iter()
+        .chain(attributes)
+        .map(|request| SeccompRule::new(vec![when(1, Op::Eq, *request)?]))
+        .collect();
     rules.insert(libc::SYS_ioctl, requests?);
     Ok(rules)
 }
@@ -293,6 +319,14 @@ fn set_id_refused(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     Ok(())
 }
 
+/// Bits of a mode: runs as its owner, runs as its group.
+const SET_ID: [u64; 2] = [0o4000, 0o2000];
+
+/// Flags with which `open` makes a file. The second one has no name yet, and can be given one.
+fn makes_file() -> [u64; 2] {
+    [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| flag.unsigned_abs().into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,11 +342,3 @@ mod tests {
         }
     }
 }
-/// Bits of a mode: runs as its owner, runs as its group.
-const SET_ID: [u64; 2] = [0o4000, 0o2000];
-
-/// Flags with which `open` makes a file. The second one has no name yet, and can be given one.
-fn makes_file() -> [u64; 2] {
-    [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| flag.unsigned_abs().into())
-}
-

@@ -73,6 +73,11 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         0,
         "python3 -c 'import os;print(os.pread(int(os.environ[\"INHERITED\"]),100,0))'",
     ),
+    said(
+        "reads an attribute of a file that it cannot open",
+        0,
+        "python3 -c 'import os;print(os.getxattr(os.environ[\"OUT\"]+\"/secret\",\"user.note\"))'",
+    ),
     said("reads temporary files of others", 0, "cat $TMP_SECRET"),
     said(
         "reads the log of the kernel",
@@ -161,6 +166,11 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "opens a file without a name that runs as its owner",
         1,
         "python3 -c 'import os;f=os.open(\".\",os.O_TMPFILE|os.O_RDWR,0o4755);os.fstat(f).st_mode&0o6000 and print(\"ESCAPED\")'",
+    ),
+    said(
+        "changes the attributes of a file where it only looks",
+        0,
+        "python3 -c 'import fcntl,struct;fcntl.ioctl(open(\"tracked\"),0x40086602,struct.pack(\"l\",0x80080));print(\"ESCAPED\")'",
     ),
     said("makes a device", 1, "mknod d b 7 0 && echo ESCAPED"),
     said("makes a device for memory", 1, "mknod d c 1 1 && echo ESCAPED"),

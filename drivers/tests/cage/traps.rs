@@ -135,3 +135,12 @@ fn a_link_that_a_step_of_another_workspace_made_leads_nowhere() {
         assert!(!value.to_string().contains(SECRET), "{value}");
     });
 }
+
+#[test]
+fn copies_with_attributes_work_where_attributes_are_not_read() {
+    on_each_rung(|place| {
+        let copy = "/usr/bin/python3 -c 'import shutil; shutil.copy2(\"tracked\", \"a\")' && cp -a tracked b && ls -l a b >&2 && cat a b";
+        let value = place.call(copy, 1).unwrap();
+        assert_eq!(value["stdout"], "text\ntext\n", "{value}");
+    });
+}
