@@ -179,7 +179,7 @@ impl Cages {
     /// [`reached`] is older than the last step.
     fn guard_maker(&self, key: &str, maker: Option<&Path>, call: CagedCall<'_>) -> Result<(), Failure> {
         let Some(maker) = maker else { return Ok(()) };
-        let written = Resolver::new(paths::writable(call.workspace, &self.write).into_iter());
+        let written = Resolver::new(paths::writable(call.workspace, &self.write).into_iter(), None);
         let is_noted = self.config.workspaces.as_ref().is_some_and(|notes| notes.is_written(maker));
         let is_written = |places: Vec<PathBuf>| places.iter().any(|place| written.is_written(place));
         if is_noted || places(maker).is_ok_and(is_written) {

@@ -234,7 +234,7 @@ fn has_other_names(file: &Path) -> bool {
 
 /// Every place that decides what a path leads to: the links on the way, and what lies at its end.
 pub(super) fn places(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut resolver = Resolver::new(std::iter::empty());
+    let mut resolver = Resolver::new(std::iter::empty(), None);
     match resolver.find(&std::path::absolute(path)?) {
         Some(end) => Ok(resolver.into_links().into_keys().chain([end]).collect()),
         None => Ok(vec![real(path)?]),

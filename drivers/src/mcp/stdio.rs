@@ -149,12 +149,6 @@ fn named(folder: &Path, given: &Path) -> PathBuf {
     }
 }
 
-/// A path of the configuration without links.
-pub(super) fn rooted(folder: &Path, given: &Path) -> PathBuf {
-    let path = named(folder, given);
-    path.canonicalize().unwrap_or(path)
-}
-
 fn open(path: &Path) -> Result<Folder, String> {
     let dir = Dir::open_ambient_dir(path, ambient_authority());
     let dir = dir.map_err(|error| format!("folder {}: cannot be opened: {error}", path.display()))?;
