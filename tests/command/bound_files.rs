@@ -105,3 +105,21 @@ fn a_program_behind_a_launcher_that_the_search_path_finds_in_the_workspace_is_bo
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("\"path\":\"bin/tool\""), "{listed}");
 }
+
+/// A file tool writes through links within the workspace, so an approval holds for the file that it showed.
+#[test]
+fn a_link_that_comes_in_the_place_of_an_approved_file_is_another_question() {
+    let world = world();
+    let plan = "id: p\nnodes:\n  - {id: go, tool: fs.write, approval: before, human_timeout: 1h, params: {path: docs/x.sh, mode: replace, text: new}}\n";
+    world.file("p.yaml", plan).file("work/docs/note", "").file("work/deploy.sh", "old");
+    world.ostler("run p.yaml --workspace work").exits(3);
+    let digest = question(&world)["digest"].clone();
+    std::os::unix::fs::symlink("../deploy.sh", world.path().join("work/docs/x.sh")).unwrap();
+    world.ostler(&format!("approve @last go --digest {}", digest.as_str().unwrap()));
+    assert_eq!(world.work("deploy.sh"), "old");
+    let asked = question(&world);
+    assert_eq!(asked["files"][0]["path"], "docs/x.sh", "{asked:#}");
+    world.ostler("approvals").exits(0).says("docs/x.sh");
+    approve(&world, "").exits(0);
+    assert_eq!(world.work("deploy.sh"), "new");
+}

@@ -1,16 +1,21 @@
 //! Tools with blocking work. The work runs on a blocking thread, learns when its caller is gone, and then has no further visible
 //! effect.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, ParamProblem, Tool, ToolResult, ToolSpec, WorkspaceUse};
+use ostler_kernel::lineage;
+use ostler_kernel::port::{
+    BoxFuture, CallContext, NamedFile, ParamProblem, Tool, ToolResult, ToolSpec, WorkspaceUse,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::tool_spec::{crash, params};
+use super::workspace::Workspace;
 
 /// A tool defined by functions over its parameters `P`.
 pub(super) struct BlockingTool<P> {
@@ -46,6 +51,26 @@ impl<P: DeserializeOwned + Send + 'static> Tool for BlockingTool<P> {
         self.workspace_use
     }
 
+    /// Where a call writes, if links lead there: a link that comes later is another question.
+    fn named_files(
+        &self,
+        params: &Map<String, Value>,
+        workspace: Arc<Path>,
+    ) -> BoxFuture<'_, Vec<NamedFile>> {
+        let path = params.get("path").and_then(Value::as_str).filter(|_| self.workspace_use.writes);
+        let Some(path) = path.map(str::to_owned) else { return Box::pin(std::future::ready(Vec::new())) };
+        Box::pin(async move {
+            let found = off_runtime(move |_| {
+                let workspace = Workspace::open(&workspace)?;
+                let written = workspace.relative(&path)?;
+                let real = workspace.real(&written);
+                Ok((real != written).then(|| led_by_links(&written, &real)))
+            });
+            // The call itself tells what is wrong with its path.
+            found.await.unwrap_or_default().into_iter().collect()
+        })
+    }
+
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
         let work = Arc::clone(&self.work);
         Box::pin(async move {
@@ -53,6 +78,13 @@ impl<P: DeserializeOwned + Send + 'static> Tool for BlockingTool<P> {
             off_runtime(move |cancel| work(&params, &context, cancel)).await
         })
     }
+}
+
+/// A path that links lead elsewhere, bound to the place where they lead.
+fn led_by_links(written: &Path, real: &Path) -> NamedFile {
+    let digest = lineage::hash("aos/file-link/1", &[real.as_os_str().as_encoded_bytes()]);
+    let text = Some(format!("a link to {}\n", real.display()));
+    NamedFile { path: written.display().to_string(), digest, bytes: 0, text }
 }
 
 /// Set when the caller drops the call. Long work checks the flag between chunks.

@@ -11,7 +11,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
 use ostler_kernel::event::Failure;
 use ostler_kernel::port::OPERATOR_KEY;
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::blocking_tool::CancelFlag;
 use super::data_folder::DATA_FOLDER_ENTRIES;
@@ -59,14 +59,19 @@ pub(super) struct Workspace {
 
 /// Reason for which the file tools refuse `path` in the workspace `root`, whatever the gate says; `None` if they take it.
 pub fn refused_path(root: &Path, path: &str) -> Option<String> {
+    let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     let workspace = Workspace::open(&Arc::from(root));
     workspace.and_then(|workspace| workspace.relative(path)).err().map(|failure| failure.message)
 }
 
 impl Workspace {
     pub(super) fn open(root: &Arc<Path>) -> Result<Workspace, Failure> {
-        let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| {
-            failure_of(&error, format!("cannot open the workspace {}: {error}", root.display()))
+        let dir = open_without_links(root).map_err(|error| {
+            let hint = match error.kind() {
+                io::ErrorKind::NotADirectory => "; a link may have come in the place of a folder on the way",
+                _ => "",
+            };
+            failure_of(&error, format!("cannot open the workspace {}: {error}{hint}", root.display()))
         })?;
         let closed = |folder: &Path| closed(|name| folder.join(name).exists());
         if let Some((folder, why)) = root.ancestors().find_map(|folder| Some((folder, closed(folder)?))) {
@@ -348,6 +353,23 @@ pub(super) const CHUNK_BYTES: usize = 256 << 10;
 /// Longest path in bytes that a tool takes; systems open none that is longer.
 pub(super) const PATH_BYTES_MAX: usize = 4_096;
 
+/// Opens a folder from the root on, and follows no link: the path had none when the run was submitted, and a step of another run may
+/// have put one there.
+fn open_without_links(folder: &Path) -> io::Result<Dir> {
+    let folder = std::path::absolute(folder)?;
+    let on_the_way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let names: Vec<&OsStr> = folder
+        .components()
+        .filter_map(|part| if let Component::Normal(name) = part { Some(name) } else { None })
+        .collect();
+    let mut at = openat(CWD, "/", on_the_way, Mode::empty())?;
+    for name in names {
+        at = openat(&at, name, on_the_way, Mode::empty())?;
+    }
+    let opened = openat(&at, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(Dir::from_std_file(opened.into()))
+}
+
 /// Names that no plan may write, at any depth.
 const GUARDED: [&str; 3] = [".git", ".ostler", "ostler.toml"];
 
@@ -435,6 +457,25 @@ mod tests {
         check("sub/../sub/in.txt", expect!["inside"]);
         check("ROOT/sub/in.txt", expect!["inside"]);
         check("link", expect!["inside"]);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_workspace_or_of_a_folder_around_it_is_not_followed() {
+        let around = tempfile::tempdir().unwrap();
+        let around = around.path().canonicalize().unwrap();
+        let (inner, private) = (around.join("outer/inner"), around.join("private"));
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::create_dir_all(private.join("inner")).unwrap();
+        assert!(Workspace::open(&Arc::from(&*inner)).is_ok());
+        for swapped in ["outer/inner", "outer"] {
+            let (at, kept) = (around.join(swapped), around.join("kept"));
+            std::fs::rename(&at, &kept).unwrap();
+            symlink(&private, &at).unwrap();
+            let failure = Workspace::open(&Arc::from(&*inner)).unwrap_err();
+            assert!(failure.message.contains("a link may have come"), "{}", failure.message);
+            std::fs::remove_file(&at).unwrap();
+            std::fs::rename(&kept, &at).unwrap();
+        }
     }
 
     #[test]
