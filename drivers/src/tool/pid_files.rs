@@ -49,7 +49,7 @@ impl PidFiles {
     pub(super) fn clear(&self) {
         // Leftovers are validated when read.
         let _ = match fs::symlink_metadata(&self.0) {
-            Ok(found) if found.is_dir() => remove_folder(&self.0),
+            Ok(found) if found.is_dir() => remove_folder(&self.0, None),
             Ok(_) => fs::remove_file(&self.0),
             Err(_) => Ok(()),
         };

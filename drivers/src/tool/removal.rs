@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fchmod, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -20,20 +21,20 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 ///
 /// # Errors
 ///
-/// The file system refused; what could not be removed is still there.
-pub(super) fn remove_folder(path: &Path) -> io::Result<()> {
+/// The file system refused, or `until` has passed ([`io::ErrorKind::TimedOut`]); what was not removed is still there.
+pub(super) fn remove_folder(path: &Path, until: Option<Instant>) -> io::Result<()> {
     let root = open_folder(CWD, path)?;
     let (mut passes, mut moved) = (0, 0);
     // Reading a folder may leave out what is moved into it meanwhile. Only a folder moved up justifies another pass, so a program
     // that still runs cannot keep this one busy with files.
-    while passes <= moved + 1 && remove_entries(&root, &mut moved)? {
+    while passes <= moved + 1 && remove_entries(&root, until, &mut moved)? {
         passes += 1;
     }
     fs::remove_dir(path)
 }
 
 /// Removes the entries of a folder; what lies deeper is moved up into it. True if there were any.
-fn remove_entries(root: &OwnedFd, moved: &mut u64) -> io::Result<bool> {
+fn remove_entries(root: &OwnedFd, until: Option<Instant>, moved: &mut u64) -> io::Result<bool> {
     let mut had_any = false;
     for entry in Dir::read_from(root)? {
         let entry = entry?;
@@ -42,8 +43,9 @@ fn remove_entries(root: &OwnedFd, moved: &mut u64) -> io::Result<bool> {
             continue;
         }
         had_any = true;
+        check(until)?;
         if !is_removed(root, name)? {
-            lift(&open_folder(root.as_fd(), name)?, root, moved)?;
+            lift(&open_folder(root.as_fd(), name)?, root, until, moved)?;
             is_removed(root, name)?;
         }
     }
@@ -51,10 +53,11 @@ fn remove_entries(root: &OwnedFd, moved: &mut u64) -> io::Result<bool> {
 }
 
 /// Removes the files of a folder, and moves its folders into `root` under names that are free.
-fn lift(folder: &OwnedFd, root: &OwnedFd, moved: &mut u64) -> io::Result<()> {
+fn lift(folder: &OwnedFd, root: &OwnedFd, until: Option<Instant>, moved: &mut u64) -> io::Result<()> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
         let name = entry.file_name();
+        check(until)?;
         if matches!(name.to_bytes(), b"." | b"..") || is_removed(folder, name)? {
             continue;
         }
@@ -71,6 +74,13 @@ fn lift(folder: &OwnedFd, root: &OwnedFd, moved: &mut u64) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn check(until: Option<Instant>) -> io::Result<()> {
+    match until {
+        Some(until) if Instant::now() >= until => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Removes an entry; false for a folder that has entries.
@@ -148,7 +158,9 @@ mod tests {
             folder = openat(&folder, "a", FOLDER, Mode::empty()).unwrap();
         }
         drop(folder);
-        remove_folder(&root).unwrap();
+        let passed = remove_folder(&root, Some(Instant::now())).unwrap_err();
+        assert_eq!(passed.kind(), io::ErrorKind::TimedOut);
+        remove_folder(&root, None).unwrap();
         assert!(!root.exists());
     }
 
@@ -162,13 +174,13 @@ mod tests {
         symlink(&other, root.join("link")).unwrap();
         symlink(&other, root.join("closed/inner/link")).unwrap();
         for folder in ["closed/inner/deep", "closed/inner", "closed"] {
-            fs::set_permissions(root.join(folder), fs::Permissions::from_mode(0o0)).unwrap();
+            fs::set_permissions(root.join(folder), fs::Permissions::from_mode(0o000)).unwrap();
         }
-        remove_folder(&root).unwrap();
+        remove_folder(&root, None).unwrap();
         assert!(!root.exists() && other.join("kept").exists());
-        assert!(remove_folder(&root).is_err(), "it is gone");
+        assert!(remove_folder(&root, None).is_err(), "it is gone");
         symlink(&other, &root).unwrap();
-        assert!(remove_folder(&root).is_err(), "a link is no folder");
+        assert!(remove_folder(&root, None).is_err(), "a link is no folder");
         assert!(other.join("kept").exists());
     }
 }
