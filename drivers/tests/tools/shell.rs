@@ -37,8 +37,22 @@ fn is_alive(pid: i32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
+/// The process whose id in its own namespace a file has.
 fn pid_in(world: &World, file: &str) -> Option<i32> {
-    std::fs::read_to_string(world.root().join(file)).ok()?.trim().parse().ok()
+    let told = std::fs::read_to_string(world.root().join(file)).ok()?;
+    living_in(world).into_iter().find(|pid| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        ids.and_then(|ids| ids.split_whitespace().next_back()) == Some(told.trim())
+    })
+}
+
+/// The processes whose folder is the workspace.
+fn living_in(world: &World) -> Vec<i32> {
+    let root = world.root().canonicalize().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|it| it == root)).collect()
 }
 
 #[tokio::test]
@@ -174,9 +188,8 @@ async fn giving_a_call_up_kills_all_of_its_group() {
 #[tokio::test]
 async fn what_a_program_leaves_behind_ends_with_it() {
     let world = World::new();
-    let value = world.call("shell.run", script("sleep 1000 & echo $!")).await.unwrap();
-    let left: i32 = value["stdout"].as_str().unwrap().trim().parse().unwrap();
-    until(|| (!is_alive(left)).then_some(())).await;
+    world.call("shell.run", script("sleep 1000 &")).await.unwrap();
+    until(|| living_in(&world).is_empty().then_some(())).await;
 }
 
 #[tokio::test]
@@ -186,8 +199,7 @@ async fn who_leaves_the_group_does_not_hold_the_call_up() {
     let value =
         world.call("shell.run", script(&format!("{away} until test -s away; do :; done; echo done"))).await;
     assert_eq!(value.unwrap()["stdout"], "done\n");
-    let away = pid_in(&world, "away").unwrap();
-    until(|| (!is_alive(away)).then_some(())).await;
+    until(|| living_in(&world).is_empty().then_some(())).await;
 }
 
 /// Drops a call once its program has written `away`; returns the process named there.
