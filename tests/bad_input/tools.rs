@@ -83,8 +83,8 @@ fn is_alive(pid: &str) -> bool {
 #[test]
 fn a_tool_that_hangs_is_ended_with_all_that_it_started() {
     let world = World::new();
-    // On this rung a program has the process id that others see.
-    world.file("work/ostler.toml", "[sandbox]\nbubblewrap = \"/nonexistent\"\n");
+    // Without a cage a program has the process id that others see.
+    world.file("work/ostler.toml", "[tools.shell]\nsandbox = false\n");
     let script = "echo $$ >> pids; sleep 1000 & echo $! >> pids; \
                   setsid sh -c 'echo $$ >> pids; exec sleep 1000' & (sleep 1000 & echo $! >> pids); wait";
     let node = format!("tool: shell.run, params: {{argv: [sh, -c, {script:?}]}}, timeout: 5s, retries: 0");

@@ -300,11 +300,11 @@ nodes:
 /// A world with the plan `left.yaml`, and `RUN_LEFT`: on the rung where a program has the process id that others see.
 fn with_left() -> World {
     let world = World::new();
-    world.file("left.yaml", LEFT).file("landlock.toml", "[sandbox]\nbubblewrap = \"/nonexistent\"\n");
+    world.file("left.yaml", LEFT).file("uncaged.toml", "[tools.shell]\nsandbox = false\n");
     world
 }
 
-const RUN_LEFT: &str = "run left.yaml --workspace work --intent 2 --config landlock.toml";
+const RUN_LEFT: &str = "run left.yaml --workspace work --intent 2 --config uncaged.toml";
 
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -421,12 +421,12 @@ fn a_step_that_is_done_again_runs_alone() {
             format!("test -e first && exit 0; ({away}); exec sleep 1000")
         ),
     );
-    let run = world.start("run again.yaml --workspace work --intent 2 --config landlock.toml");
+    let run = world.start("run again.yaml --workspace work --intent 2 --config uncaged.toml");
     let first = until_lines(&world, "first", 1);
     run.signal("KILL");
     run.end();
     assert!(is_alive(&first[0]));
-    world.ostler("resume --config landlock.toml").exits(0).says("succeeded");
+    world.ostler("resume --config uncaged.toml").exits(0).says("succeeded");
     assert!(!is_alive(&first[0]), "two copies ran beside each other");
 }
 
