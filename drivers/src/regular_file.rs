@@ -81,6 +81,8 @@ pub fn open_regular(path: &Path) -> Result<File, ReadError> {
 /// ```
 pub fn open_to_append(folder: &Path, beneath: &Path, makes_missing: bool) -> io::Result<File> {
     let on_the_way = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // The folder of a file that is named alone is the current one.
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut at = openat(CWD, folder, on_the_way, Mode::empty())?;
     let mut names = beneath.components().filter(|part| *part != Component::CurDir).peekable();
     while let Some(name) = names.next() {

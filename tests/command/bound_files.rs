@@ -111,7 +111,8 @@ fn a_program_behind_a_launcher_that_the_search_path_finds_in_the_workspace_is_bo
 fn a_link_that_comes_in_the_place_of_an_approved_file_is_another_question() {
     let world = world();
     let plan = "id: p\nnodes:\n  - {id: go, tool: fs.write, approval: before, human_timeout: 1h, params: {path: docs/x.sh, mode: replace, text: new}}\n";
-    world.file("p.yaml", plan).file("work/docs/note", "").file("work/deploy.sh", "old");
+    std::fs::create_dir(world.path().join("work/docs")).unwrap();
+    world.file("p.yaml", plan).file("work/deploy.sh", "old");
     world.ostler("run p.yaml --workspace work").exits(3);
     let digest = question(&world)["digest"].clone();
     std::os::unix::fs::symlink("../deploy.sh", world.path().join("work/docs/x.sh")).unwrap();

@@ -301,7 +301,10 @@ fn a_path_that_the_tool_refuses_is_explained_with_the_verdict() {
     let explain =
         |path: &str| world.ostler(&format!("policy explain fs.read {{\"path\":\"{path}\"}} --workspace ."));
     explain("p.yaml").exits(0);
-    explain("data/format").exits(1).says("refused  by the tool itself: ").says("lies in a data folder");
+    explain("data/format")
+        .exits(1)
+        .says("refused  by the tool itself: ")
+        .says("looks like a data folder of ostler");
 }
 
 #[test]

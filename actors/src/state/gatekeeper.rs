@@ -27,9 +27,9 @@ use crate::state::callbacks::Callbacks;
 use crate::state::caller::Caller;
 use crate::state::clearance::{Clearance, Question, Stopped};
 use crate::state::contracts::Contracts;
-use crate::state::exposures::RunsAround;
 use crate::state::toolbox::{AskedCall, Toolbox};
 use crate::storage::run_reader::RunReader;
+use crate::storage::runs_around::RunsAround;
 
 pub(crate) struct Gatekeeper {
     pub(crate) toolbox: Arc<Toolbox>,

@@ -7,4 +7,5 @@ pub(crate) mod plans;
 pub(crate) mod program_output;
 pub(crate) mod results;
 pub(crate) mod run_reader;
+pub(crate) mod runs_around;
 pub(crate) mod step_logs;

@@ -64,7 +64,8 @@ impl<P: DeserializeOwned + Send + 'static> Tool for BlockingTool<P> {
                 let workspace = Workspace::open(&workspace)?;
                 let written = workspace.relative(&path)?;
                 let real = workspace.real(&written);
-                Ok((real != written).then(|| led_by_links(&written, &real)))
+                let real = real.strip_prefix(".").unwrap_or(&real);
+                Ok((real != written).then(|| led_by_links(&written, real)))
             });
             // The call itself tells what is wrong with its path.
             found.await.unwrap_or_default().into_iter().collect()

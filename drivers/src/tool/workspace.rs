@@ -7,7 +7,6 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
 use ostler_kernel::event::Failure;
 use ostler_kernel::port::OPERATOR_KEY;

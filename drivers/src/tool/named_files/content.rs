@@ -9,7 +9,7 @@ use cap_std::fs::File;
 use ostler_kernel::lineage;
 use ostler_kernel::port::{NAMED_TEXT_BYTES_MAX, NamedFile};
 
-use crate::tool::workspace::{CHUNK_BYTES, Workspace};
+use crate::tool::workspace::{CHUNK_BYTES, Closed, Workspace};
 
 /// Bytes of texts that are kept for one call.
 const TEXTS_BYTES_MAX: usize = 64 << 10;
@@ -73,9 +73,11 @@ impl<'a> Reader<'a> {
         if !meta.is_file() {
             return None;
         }
-        if within.is_ok() {
-            // The permission to read a file may come later. One that can be read lies in a data folder, which no program sees.
-            return std::fs::File::open(&real).is_err().then(|| (stamped(path, &meta), Vec::new()));
+        if let Ok(within) = within {
+            // The permission to read a file may come later. No program sees a data folder.
+            let is_data = |folder: &Path| self.workspace.closed(folder) == Some(Closed::LikeData);
+            let is_hidden = std::fs::File::open(&real).is_ok() && within.ancestors().skip(1).any(is_data);
+            return (!is_hidden).then(|| (stamped(path, &meta), Vec::new()));
         }
         let digest = lineage::hash("aos/file-link/1", &[real.as_os_str().as_bytes()]);
         Some((NamedFile { path, digest, bytes: meta.len(), text: None }, Vec::new()))

@@ -90,6 +90,32 @@ async fn a_link_is_bound_to_what_a_program_finds_behind_it() {
 }
 
 #[tokio::test]
+async fn what_programs_see_is_bound_also_where_no_tool_may_look() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    for name in ["tools", "data/journal"] {
+        std::fs::create_dir_all(root.join(name)).expect("a folder");
+    }
+    for name in [
+        "tools/ostler-operator.key",
+        "tools/run.sh",
+        "__main__.py",
+        "data/format",
+        "data/lock",
+        "data/run.sh",
+    ] {
+        std::fs::write(root.join(name), "1").expect("it is written");
+    }
+    let paths = |found: &[NamedFile]| found.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
+    let before = names(root, &["sh", "tools/run.sh"], None).await;
+    assert_eq!(paths(&before), ["tools/run.sh"]);
+    std::fs::write(root.join("tools/run.sh"), "22").expect("it is written");
+    assert_ne!(names(root, &["sh", "tools/run.sh"], None).await, before);
+    assert_eq!(paths(&names(root, &["python3", "."], None).await), ["__main__.py"]);
+    assert_eq!(paths(&names(root, &["sh", "data/run.sh"], None).await), [""; 0], "a data folder is hidden");
+}
+
+#[tokio::test]
 async fn modules_are_found_in_the_folders_that_a_call_names() {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path();

@@ -36,6 +36,7 @@ const CONVENTIONAL: [(&[&str], &[&str]); 16] = [
     (
         &["pytest", "python", "python3", "tox", "nox", "pip", "uv", "poetry"],
         &[
+            "__main__.py",
             "conftest.py",
             "pyproject.toml",
             "setup.py",

@@ -63,7 +63,9 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
     if verbose {
         lines.extend(verdict_lines(page, summary));
     }
-    lines.extend(reliability_line(page, summary).filter(|_| !verbose));
+    // A bound of 1 says only that nothing beyond schemas was checked.
+    let is_uncertain = summary.reliability.is_some_and(|bounds| bounds.always < 1.0);
+    lines.extend(reliability_line(page, summary).filter(|_| !verbose && is_uncertain));
     if let Some(parent) = &summary.parent {
         let text =
             format!("  opened by      step {:?} of {} of run {}", parent.step, parent.node, parent.run);
@@ -208,11 +210,10 @@ pub(crate) fn diagnosis_text(category: FailureCategory, came: &DiagnosisView) ->
     format!("{made} of {category}{}", score.unwrap_or_default())
 }
 
-/// The reliability of a result. A run without its outputs, or whose contracts are schemas alone, has none.
+/// The reliability of a result. A run without its outputs has none.
 fn reliability_line(page: &Page<'_>, summary: &Summary) -> Option<String> {
     let has_result = matches!(summary.outcome, Some(RunOutcome::Succeeded | RunOutcome::Concluded));
-    // A bound of 1 says only that nothing beyond schemas was checked.
-    let bounds = summary.reliability.filter(|bounds| has_result && bounds.always < 1.0)?;
+    let bounds = summary.reliability.filter(|_| has_result)?;
     let text = format!(
         "  reliability    at least {:.3}; {:.3} if nodes err independently",
         bounds.always, bounds.independent
