@@ -277,7 +277,7 @@ fn a_help_names_what_can_be_written() {
     check(
         "  - {id: a, tool: fs.list, params: {path: .}, when: {from: list, path: size, op: gt, value: 1}}",
         expect![[r#"
-            V17 a 4:47 "when: {f": a guard asks for size of list: the result has no size; known names: bytes, count, files
+            V17 a 4:47 "when: {f": a guard asks for size of list: the result has no size; known names: bytes, count, data_folders, files
         "#]],
     );
     check(

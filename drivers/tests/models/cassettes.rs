@@ -121,7 +121,7 @@ fn a_file_that_is_no_cassette_is_refused() {
         ("{\"cassette\":9,\"dialect\":\"openai\",\"profile\":\"generic\",\"model\":\"m\"}", "version 9"),
         (
             "{\"cassette\":1,\"dialect\":\"openai\",\"profile\":\"generic\",\"model\":\"m\"}\n{}",
-            "line 2: missing field",
+            "line 2: column 2: missing field",
         ),
     ] {
         let folder = tempfile::tempdir().unwrap();
