@@ -359,8 +359,12 @@ impl CageSpec {
     }
 
     /// Which control groups the program joins. What it starts ends with them, as long as this process lives to say so: the process
-    /// namespace ends it otherwise.
+    /// namespace ends it otherwise. A program that only looks does without the namespace, which costs two more processes: it is one that
+    /// the table of programs knows, and changes nothing if it is left.
     pub(crate) fn in_groups(mut self, groups: Vec<PathBuf>) -> CageSpec {
+        if self.observes && !groups.is_empty() {
+            self.role = Role::Program;
+        }
         self.groups = groups;
         self
     }
