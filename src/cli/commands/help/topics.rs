@@ -37,8 +37,9 @@ does a node without rules of its own: its result has the schema of its tool, or 
 Any other rule without `p` is unknown. One unknown node leaves the run without a reliability:
 `ostler check PLAN` names these nodes.
 
-A reliability of 1 says only that nothing beyond schemas was checked. A summary shows the reliability
-if it is below 1, or with --verbose; `ostler show`, --json and `ostler check --verbose` always do.
+A reliability of 1 says only that nothing beyond schemas was checked. A summary shows the
+reliability if it is below 1, or with --verbose; `ostler show`, --json and `ostler check --verbose`
+always do.
 ";
 
 /// Columns of a topic's lines.
