@@ -112,7 +112,7 @@ fn as_planned(
             | HumanRequestKind::Budget
             | HumanRequestKind::Wait => Vec::new(),
         },
-        policy: None,
+        policy: gatekeeper.policy_digest(),
         files: Vec::new(),
         refusal: None,
     };
@@ -124,9 +124,6 @@ fn as_planned(
         }
         let class = gatekeeper.toolbox.defaults(TEST_TOOL, &test.params()).unwrap_or_default();
         shown.tests.push(ApprovalTest { argv: test.argv, effect: class.effect, impact: class.impact });
-    }
-    if shown.tool.is_some() || !shown.tests.is_empty() {
-        shown.policy = Some(gatekeeper.policy_digest());
     }
     shown
 }

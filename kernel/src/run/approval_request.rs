@@ -39,9 +39,8 @@ pub struct ApprovalRequest {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<String>,
     /// Digest of the content of the gate's policy, and of what confines programs: a change asks again, a policy that is only read anew
-    /// does not. `None` for a question without a call or a test, which no policy decides about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Digest>,
+    /// does not.
+    pub policy: Digest,
     /// Files of the workspace that the call and its tests name or execute, as they are: a change asks again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<NamedFile>,
@@ -118,7 +117,7 @@ impl ApprovalRequest {
     /// let shown = ApprovalRequest {
     ///     ask: HumanRequestKind::Before, kind: Kind::Tool, tool: Some("fs.write".into()), tool_version,
     ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, questions, refusal,
-    ///     policy: Some(Digest([1; 32])), files: Vec::new(),
+    ///     policy: Digest([1; 32]), files: Vec::new(),
     /// };
     /// let other = ApprovalRequest { impact: 2, ..shown.clone() };
     /// assert_ne!(shown.digest(), other.digest());
@@ -167,7 +166,7 @@ mod tests {
             params: Map::from_iter([("path".to_owned(), json!("a")), ("text".to_owned(), json!("x"))]),
             tests: Vec::new(),
             questions: Vec::new(),
-            policy: Some(Digest([1; 32])),
+            policy: Digest([1; 32]),
             files: Vec::new(),
             refusal: None,
         };
@@ -191,7 +190,7 @@ mod tests {
         check(request(|now| drop(now.params.remove("text"))), &["params.text \"x\" -"]);
         check(request(|now| now.impact = 2), &["impact 1 2"]);
         check(request(|now| now.tool_version = None), &["tool_version \"1\" null"]);
-        check(request(|now| now.policy = Some(Digest([2; 32]))), &["policy - -"]);
+        check(request(|now| now.policy = Digest([2; 32])), &["policy - -"]);
         let other = Artifact { media: "application/json".to_owned(), content: before.document().content };
         assert_eq!(request(|now| now.impact = 2).changes_since(&other), []);
     }
