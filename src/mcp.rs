@@ -15,7 +15,7 @@ pub struct McpServers {
     servers: Vec<Arc<McpServer>>,
     /// Folder of the configuration.
     folder: PathBuf,
-    /// Where steps wrote.
+    /// Notes of the folders where steps wrote.
     workspaces: Option<Workspaces>,
 }
 

@@ -307,7 +307,7 @@ fn with_left() -> World {
     world
 }
 
-/// Whether a process has this word among its arguments; in a cage it has another id.
+/// True if a process has this word among its arguments. Process ids differ in a cage.
 fn runs(word: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let mut arguments = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
@@ -419,7 +419,7 @@ fn a_copy_of_a_data_folder_ends_nothing_of_the_original() {
     assert!(!pids.iter().any(|pid| is_alive(pid)), "{pids:?}");
 }
 
-/// A double fork that has left its group, its parents and its environment.
+/// A double fork leaves its group, its parents and its environment.
 #[test]
 fn a_step_that_is_done_again_runs_alone() {
     let world = with_left();

@@ -280,7 +280,7 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
     Ok(rules)
 }
 
-/// Refuses to make files that run as their owner or their group, whoever starts them. `mkdir` is left out: it ignores these bits.
+/// Refuses to make set-user-ID and set-group-ID files. `mkdir` is left out: it ignores these bits.
 fn set_id_refused(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     #[cfg(target_arch = "x86_64")]
     let here = [

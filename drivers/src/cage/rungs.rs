@@ -38,7 +38,7 @@ pub struct Reached {
 /// Trials in a row that a signal may end, such as that of the kernel when memory runs out.
 const KILLED_MAX: u32 = 3;
 
-/// What this process knows about one pair of programs.
+/// Knowledge of this process about one pair of programs.
 #[derive(Debug, Default)]
 struct Tried {
     reached: Option<Reached>,

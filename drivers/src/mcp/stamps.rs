@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 /// Links that are followed on the way to a file, as the system does.
 const LINKS_MAX: usize = 40;
 
-/// What the files of a program were, and what led to them.
+/// Stamps of the files of a program, and of the links and folders on the way to them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Stamps(BTreeMap<PathBuf, Option<Stamp>>);
 

@@ -372,7 +372,7 @@ fn open_without_links(folder: &Path) -> io::Result<Dir> {
 /// Names that no plan may write, at any depth.
 const GUARDED: [&str; 3] = [".git", ".ostler", "ostler.toml"];
 
-/// Whether no plan may write this name.
+/// True if no plan may write this name.
 pub(crate) fn is_guarded(name: &OsStr) -> bool {
     GUARDED.iter().any(|guarded| name.eq_ignore_ascii_case(guarded))
 }

@@ -24,7 +24,7 @@ pub(super) const READ_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of the longest standard input whose words count as words of the call: a shell runs it.
 const STDIN_BYTES_MAX: usize = 1 << 20;
 
-/// What a call goes by, as far as its parameters say.
+/// The words of a call that may name files, and where they are looked for.
 pub(crate) struct Naming {
     pub argv: Vec<String>,
     pub stdin: Option<String>,
