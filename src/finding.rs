@@ -198,18 +198,50 @@ impl Source {
     }
 }
 
-/// Replaces a character unsafe for terminals: control characters and changes of text direction.
+/// Replaces a character that a person does not see as it is: control characters, changes of text direction, and characters without a
+/// glyph, which make two names look alike or hide a text.
 pub fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
+        c if c.is_control() || is_invisible(c) => '\u{fffd}',
         c => c,
     }
 }
 
+/// The characters of a text, each [`harmless`]. What makes one emoji of several symbols stays: the selector of the emoji form behind a
+/// symbol, and the joiner between two.
+pub fn harmless_chars(text: &str) -> impl Iterator<Item = char> {
+    let is_symbol = |c: char| !c.is_ascii() && !c.is_alphanumeric() && harmless(c) == c;
+    let (mut chars, mut behind_symbol) = (text.chars().peekable(), false);
+    std::iter::from_fn(move || {
+        let c = chars.next()?;
+        let is_part = match c {
+            EMOJI_FORM => behind_symbol,
+            JOINER => behind_symbol && chars.peek().is_some_and(|next| is_symbol(*next)),
+            _ => false,
+        };
+        behind_symbol = is_symbol(c) || c == EMOJI_FORM && is_part;
+        Some(if is_part { c } else { harmless(c) })
+    })
+}
+
+const EMOJI_FORM: char = '\u{fe0f}';
+
+const JOINER: char = '\u{200d}';
+
+/// True for the code points that Unicode 16 displays as nothing (`Default_Ignorable_Code_Point`), line and paragraph separators, other
+/// format characters, and the blank Braille pattern.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 fn harmless_text(text: &str) -> String {
-    text.chars().map(harmless).collect()
+    harmless_chars(text).collect()
 }
 
 struct Report<'a> {

@@ -76,9 +76,15 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
+/// The programs are equal, and each is to run: no result stands in for another.
 fn ostler(plan: &Path, data: &Path, config: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
-    command.args(["run", "--intent", "2"]).arg(plan).arg("--config").arg(config).env("OSTLER_DATA", data);
+    command
+        .args(["run", "--fresh", "--intent", "2"])
+        .arg(plan)
+        .arg("--config")
+        .arg(config)
+        .env("OSTLER_DATA", data);
     command
 }
 

@@ -1,11 +1,12 @@
 //! Grants: calls that an operator allows for a limited time without individual approval.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::id::{ClientId, Ticks};
+use crate::id::{ClientId, Digest, Ticks};
 
 /// Maximum number of grants in force.
 pub const GRANTS_MAX: usize = 256;
@@ -19,9 +20,47 @@ pub const GRANT_BYTES_MAX: usize = 1_024;
 /// Longest validity in milliseconds: a day. Permanent permissions belong in `[tools.shell] allow`.
 pub const GRANT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 
-/// An operator's standing approval of calls of one tool by runs of one client.
+/// An operator's standing approval of calls of one tool in one workspace by runs of one client.
+///
+/// ```
+/// # use ostler_kernel::{grant::{Grant, GrantTerms, GrantedCall, pattern}, id::Digest};
+/// let (id, by, tool) = ("1".into(), "ann".into(), "shell.run".to_owned());
+/// let terms = GrantTerms { id, client: "acme".into(), tool, argv: pattern("sh a.sh *").unwrap(), until: 1_000, by };
+/// let files = [("a.sh".to_owned(), Digest([1; 32]))].into();
+/// let grant = Grant { terms, workspace: "/srv/site".to_owned(), files };
+/// let params = serde_json::json!({"argv": ["sh", "a.sh", "b.txt"]});
+/// let client = "acme".into();
+/// let call = GrantedCall { client: &client, workspace: "/srv/site", tool: "shell.run", params: params.as_object().unwrap() };
+/// let covers = |script| grant.covers(&call, [("a.sh", script), ("b.txt", Digest([7; 32]))].into_iter(), 999);
+/// assert!(covers(Digest([1; 32])));
+/// assert!(!covers(Digest([2; 32])));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
+    /// The covered words, for whom, and until when.
+    pub terms: GrantTerms,
+    /// Folder of the runs.
+    pub workspace: String,
+    /// Files that the approved call named or executed, by path below the workspace, with the digest of the content that was shown.
+    pub files: BTreeMap<String, Digest>,
+}
+
+/// A call that a grant may cover.
+#[derive(Debug, Clone, Copy)]
+pub struct GrantedCall<'a> {
+    /// Client of the run.
+    pub client: &'a ClientId,
+    /// Workspace of the run.
+    pub workspace: &'a str,
+    /// The tool.
+    pub tool: &'a str,
+    /// The resolved parameters.
+    pub params: &'a Map<String, Value>,
+}
+
+/// The words that a grant covers, for whom, and until when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantTerms {
     /// Name, unique among all grants.
     pub id: String,
     /// Client whose runs the grant covers.
@@ -73,23 +112,28 @@ pub fn pattern(text: &str) -> Result<Vec<String>, PatternError> {
 }
 
 impl Grant {
-    /// True if the grant covers a call of a tool with these parameters, by a run of a client, at `now`.
-    ///
-    /// ```
-    /// # use ostler_kernel::grant::{Grant, pattern};
-    /// let argv = pattern("git push *").unwrap();
-    /// let (id, by, tool) = ("1".into(), "ann".into(), "shell.run".to_owned());
-    /// let grant = Grant { id, client: "acme".into(), tool, argv, until: 1_000, by };
-    /// let params = |argv| serde_json::json!({"argv": argv}).as_object().unwrap().clone();
-    /// let push = params(["git", "push", "origin"]);
-    /// assert!(grant.covers(&"acme".into(), "shell.run", &push, 999));
-    /// assert!(!grant.covers(&"acme".into(), "shell.run", &push, 1_000));
-    /// assert!(!grant.covers(&"acme".into(), "shell.run", &params(["git", "-C", "push"]), 0));
-    /// ```
-    pub fn covers(&self, client: &ClientId, tool: &str, params: &Map<String, Value>, now: Ticks) -> bool {
-        now < self.until && *client == self.client && tool == self.tool && self.fits(params)
+    /// True if the grant covers a call at `now`. `files` are those that the call names or executes, as they are: each must be as it was
+    /// shown, unless its path is one of the words that the final `*` stands for. A file that the approved call did not name can take
+    /// the place of another one, as `GNUmakefile` does that of `Makefile`.
+    pub fn covers<'a>(
+        &self,
+        call: &GrantedCall<'_>,
+        mut files: impl Iterator<Item = (&'a str, Digest)>,
+        now: Ticks,
+    ) -> bool {
+        let GrantTerms { client, tool, until, .. } = &self.terms;
+        let is_meant = (client, tool.as_str(), self.workspace.as_str())
+            == (call.client, call.tool, call.workspace)
+            && now < *until
+            && self.terms.fits(call.params);
+        is_meant
+            && files.all(|(path, digest)| {
+                self.files.get(path) == Some(&digest) || self.terms.leaves_free(path, call.params)
+            })
     }
+}
 
+impl GrantTerms {
     /// True if the pattern matches the argument list of a call. A grant covers the words only: a call with non-empty
     /// standard input or in another folder than the workspace never matches.
     pub fn fits(&self, params: &Map<String, Value>) -> bool {
@@ -109,6 +153,14 @@ impl Grant {
         }
     }
 
+    /// True if a path is one of the words that the final `*` stands for.
+    fn leaves_free(&self, path: &str, params: &Map<String, Value>) -> bool {
+        let Some((_, fixed)) = self.argv.split_last().filter(|(last, _)| *last == "*") else { return false };
+        let words = params.get("argv").and_then(Value::as_array).into_iter().flatten().skip(fixed.len());
+        let path_of = |word: &str| word.trim_start_matches("./") == path;
+        words.filter_map(Value::as_str).any(path_of)
+    }
+
     /// Name of the approver in the journal, in place of the operator.
     pub fn answers_as(&self) -> String {
         format!("{AUTHOR}{} of {}", self.id, self.by)
@@ -118,12 +170,12 @@ impl Grant {
 /// Beginning of the name of an approver that is a grant.
 const AUTHOR: &str = "grant ";
 
-/// True if an approver in the journal is a grant; see [`Grant::answers_as`].
+/// True if an approver in the journal is a grant; see [`GrantTerms::answers_as`].
 pub fn is_author(by: &str) -> bool {
     by.starts_with(AUTHOR)
 }
 
-impl fmt::Display for Grant {
+impl fmt::Display for GrantTerms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.argv.join(" "))
     }
@@ -155,39 +207,77 @@ mod tests {
         assert!(pattern(&"x ".repeat(GRANT_WORDS_MAX)).is_ok());
     }
 
+    #[derive(Clone)]
+    struct Case {
+        pattern: &'static str,
+        client: &'static str,
+        workspace: &'static str,
+        tool: &'static str,
+        params: Value,
+        files: Vec<(&'static str, u8)>,
+        now: Ticks,
+    }
+
+    fn covers(case: &Case) -> bool {
+        let grant = Grant {
+            terms: GrantTerms {
+                id: "1".to_owned(),
+                client: "acme".into(),
+                tool: "shell.run".to_owned(),
+                argv: pattern(case.pattern).expect("a pattern"),
+                until: 10,
+                by: "ann".to_owned(),
+            },
+            workspace: "/srv".to_owned(),
+            files: [("a.sh".to_owned(), Digest([1; 32]))].into(),
+        };
+        let (client, params) = (case.client.into(), case.params.as_object().expect("an object"));
+        let call = GrantedCall { client: &client, workspace: case.workspace, tool: case.tool, params };
+        grant.covers(&call, case.files.iter().map(|(path, byte)| (*path, Digest([*byte; 32]))), case.now)
+    }
+
+    fn push() -> Case {
+        let params = json!({"argv": ["git", "push", "-f"]});
+        let (client, workspace, tool) = ("acme", "/srv", "shell.run");
+        Case { pattern: "git push *", client, workspace, tool, params, files: Vec::new(), now: 9 }
+    }
+
     #[test]
-    fn a_grant_covers_the_words_it_names_of_one_client_and_tool_for_a_while() {
-        let grant = |text: &str| Grant {
-            id: "1".to_owned(),
-            client: "acme".into(),
-            tool: "shell.run".to_owned(),
-            argv: pattern(text).expect("a pattern"),
-            until: 10,
-            by: "ann".to_owned(),
-        };
-        let covers = |text: &str, client: &str, tool: &str, params: Value, now| {
-            grant(text).covers(&client.into(), tool, params.as_object().expect("an object"), now)
-        };
-        let push = json!({"argv": ["git", "push", "-f"]});
-        assert!(covers("git push *", "acme", "shell.run", push.clone(), 9));
-        assert!(covers("git push *", "acme", "shell.run", json!({"argv": ["git", "push"]}), 9));
-        assert!(covers("git push -f", "acme", "shell.run", push.clone(), 9));
-        for (text, client, tool, params, now) in [
-            ("git push *", "acme", "shell.run", push.clone(), 10),
-            ("git push *", "other", "shell.run", push.clone(), 9),
-            ("git push *", "acme", "mcp.x.run", push.clone(), 9),
-            ("git push", "acme", "shell.run", push.clone(), 9),
-            ("git pull *", "acme", "shell.run", push, 9),
-            ("git push *", "acme", "shell.run", json!({"argv": ["git"]}), 9),
-            ("git push *", "acme", "shell.run", json!({"argv": ["git", "push"], "stdin": "x"}), 9),
-            ("git push *", "acme", "shell.run", json!({"argv": ["git", "push"], "cwd": "evil"}), 9),
-            ("git push *", "acme", "shell.run", json!({"argv": ["git", 1]}), 9),
-            ("git push *", "acme", "shell.run", json!({}), 9),
+    fn a_grant_covers_the_words_it_names_of_one_client_workspace_and_tool_for_a_while() {
+        let argv = |argv: Value| json!({"argv": argv});
+        assert!(covers(&push()));
+        assert!(covers(&Case { params: argv(json!(["git", "push"])), ..push() }));
+        assert!(covers(&Case { pattern: "git push -f", ..push() }));
+        for case in [
+            Case { now: 10, ..push() },
+            Case { client: "other", ..push() },
+            Case { workspace: "/srv/other", ..push() },
+            Case { tool: "mcp.x.run", ..push() },
+            Case { pattern: "git push", ..push() },
+            Case { pattern: "git pull *", ..push() },
+            Case { params: argv(json!(["git"])), ..push() },
+            Case { params: json!({"argv": ["git", "push"], "stdin": "x"}), ..push() },
+            Case { params: json!({"argv": ["git", "push"], "cwd": "evil"}), ..push() },
+            Case { params: argv(json!(["git", 1])), ..push() },
+            Case { params: json!({}), ..push() },
         ] {
-            assert!(
-                !covers(text, client, tool, params.clone(), now),
-                "{text} {client} {tool} {params} {now}"
-            );
+            let Case { pattern, client, workspace, tool, params, now, .. } = &case;
+            assert!(!covers(&case), "{pattern} {client} {workspace} {tool} {params} {now}");
         }
+    }
+
+    #[test]
+    fn files_are_as_they_were_shown_but_those_that_the_star_stands_for() {
+        let runs = |pattern, words: &[&str], files: &[(&'static str, u8)]| {
+            covers(&Case { pattern, params: json!({"argv": words}), files: files.to_vec(), ..push() })
+        };
+        assert!(runs("sh a.sh", &["sh", "a.sh"], &[("a.sh", 1)]));
+        assert!(!runs("sh a.sh", &["sh", "a.sh"], &[("a.sh", 2)]));
+        assert!(!runs("sh a.sh *", &["sh", "a.sh", "x"], &[("a.sh", 2)]));
+        assert!(runs("sh a.sh *", &["sh", "a.sh", "./b.txt"], &[("a.sh", 1), ("b.txt", 9)]));
+        assert!(runs("sh *", &["sh", "a.sh"], &[("a.sh", 2)]));
+        // Files that no word names, such as those that a program reads by convention.
+        assert!(!runs("make *", &["make", "all"], &[("GNUmakefile", 9)]));
+        assert!(!runs("make", &["make"], &[("GNUmakefile", 9)]));
     }
 }

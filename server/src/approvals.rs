@@ -104,7 +104,7 @@ pub(crate) async fn answer(
     let answer = answer.note(note).raise(raise.unwrap_or_default().amounts()).by(operator.by);
     if let Some(also) = also {
         api.system.check_answer(&id, digest).await?;
-        api.system.grant(&id, &also.pattern, also.valid_ms.get().into(), &answer).await?;
+        api.system.grant(&id, digest, &also.pattern, also.valid_ms.get().into(), &answer).await?;
     }
     api.system.answer(&id, digest, answer).await?;
     Ok(Json(RunRef { run: id.run.to_string() }))

@@ -85,7 +85,8 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::BalanceDeposited { client, tokens, nano_usd, used } => {
             ("balance_deposited", body!(client, tokens, nano_usd, used))
         }
-        E::Granted(grant) => ("granted", json!(grant)),
+        E::Granted(terms) => ("granted", json!(terms)),
+        E::GrantedIn(grant) => ("granted_in", json!(grant)),
         E::GrantRevoked { client, grant, by } => ("grant_revoked", body!(client, grant, by)),
         E::Forked(forked) => ("forked", body!(forked: from, at, done, by)),
         E::CandidateKept(refused) => (

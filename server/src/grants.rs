@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::GrantError;
-use ostler_kernel::grant::Grant;
+use ostler_kernel::grant::{Grant, GrantTerms};
 
 use crate::extract::PathParams;
 use crate::operator::Operator;
@@ -27,9 +27,11 @@ pub(crate) async fn revoke(
 }
 
 fn row(grant: Grant) -> GrantRow {
-    let pattern = grant.to_string();
-    let Grant { id, client, tool, until, by, .. } = grant;
-    GrantRow { id, client: client.to_string(), tool, pattern, until_ms: until, by }
+    let Grant { terms, workspace, files } = grant;
+    let pattern = terms.to_string();
+    let GrantTerms { id, client, tool, until, by, .. } = terms;
+    let (client, files) = (client.to_string(), files.into_keys().collect());
+    GrantRow { id, client, workspace, tool, pattern, files, until_ms: until, by }
 }
 
 impl From<GrantError> for Problem {
@@ -38,6 +40,7 @@ impl From<GrantError> for Problem {
             GrantError::Pattern(_) => (StatusCode::UNPROCESSABLE_ENTITY, "grant_pattern"),
             GrantError::Validity(_) => (StatusCode::UNPROCESSABLE_ENTITY, "grant_validity"),
             GrantError::NoCall(_) => (StatusCode::CONFLICT, "grant_without_call"),
+            GrantError::Changed(_) => (StatusCode::CONFLICT, "grant_of_changed_call"),
             GrantError::OtherCall(_) => (StatusCode::CONFLICT, "grant_of_other_call"),
             GrantError::TooMany => (StatusCode::CONFLICT, "too_many_grants"),
             GrantError::Unknown(_) => (StatusCode::NOT_FOUND, "grant_unknown"),

@@ -76,7 +76,7 @@ fn report(recalled: Recalled) -> RecallReport {
         reached: reached.collect(),
         reached_total,
         voided: voided.collect(),
-        grants: grants.into_iter().map(|grant| grant.id).collect(),
+        grants: grants.into_iter().map(|grant| grant.terms.id).collect(),
         again: again.iter().map(ToString::to_string).collect(),
         unreadable: unreadable.collect(),
     }

@@ -89,7 +89,7 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
         (&asked["ask"], &asked["tool"], &asked["impact"], &asked["effect"], &asked["holds_up"]),
         (&json!("before"), &json!("fs.write"), &json!(1), &json!("write"), &json!(["after"]))
     );
-    let digest = &asked["digest"].as_str().unwrap()[..16];
+    let digest = &asked["digest"].as_str().unwrap()[..32];
     let listed = world.ostler("approvals").exits(0).says("fs.write, impact 1").says("ostler reject ");
     listed.says(&format!(" put --digest b3:{digest}"));
     world.ostler("ps").exits(0).says("waiting").says("put waits for a person; cancelled in ");
@@ -161,8 +161,8 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     waiting(&world, "write");
     let (asked, before) = (question(&world), summary(&world));
     for (line, told) in [
-        ("approve @last put --digest 0000000000", "review the new content"),
-        ("approve @last put --digest b3:12", "expected at least 8 hex digits of a digest"),
+        ("approve @last put --digest 00000000000000000000000000000000", "review the new content"),
+        ("approve @last put --digest b3:12", "expected at least 32 hex digits of a digest"),
         ("approve @last put", "an approval without a terminal needs --digest"),
         ("approve @last nothing", "no node nothing"),
         ("approve @last text", "node text: executed, no approval is pending"),
@@ -181,7 +181,7 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     assert_eq!(question(&world), asked);
     assert_eq!(summary(&world)["seq"], before["seq"], "what is refused is not written down");
     let digest = asked["digest"].as_str().unwrap();
-    world.ostler(&format!("approve @last put --digest {}", &digest[..11])).exits(0);
+    world.ostler(&format!("approve @last put --digest {}", &digest[..35])).exits(0);
     world.ostler("approve @last put").exits(2).complains("closed, and node put is executed");
 }
 

@@ -55,7 +55,7 @@ fn nothing_that_a_terminal_obeys_is_printed_of_a_job_and_its_questions() {
     world.ostler("client add acme --credit 1000").exits(0);
     world.ostler("spawn clerk --client acme").exits(0);
     world.ostler("market offer clerk --client acme --can contracts --price 100").exits(0);
-    let answer = format!("approve @last {GIVEN} --digest 0000000000");
+    let answer = format!("approve @last {GIVEN} --digest 00000000000000000000000000000000");
     let reject = format!("reject @last ok --note {GIVEN}");
     for (line, code, shown) in [
         ("check asks.yaml --workspace work", 0, SHOWN),

@@ -12,6 +12,15 @@ fn touching(world: &World, plan: &str, file: &str) {
     world.file(&format!("{plan}.yaml"), &nodes);
 }
 
+/// Runs a plan with the program `sh deploy.sh`; the approval waits.
+fn deploying(world: &World, plan: &str, workspace: &str) {
+    let nodes = format!(
+        "id: {plan}\nnodes:\n  - {{id: go, tool: shell.run, params: {{argv: [sh, deploy.sh]}}, approval: before, human_timeout: 1h}}\n"
+    );
+    world.file(&format!("{plan}.yaml"), &nodes);
+    world.file(&format!("{workspace}/deploy.sh"), "touch deployed\n");
+}
+
 /// Runs a plan with a `touch` up to its approval, and approves with a grant.
 fn granting(world: &World, also: &[&str]) -> (Option<i32>, String) {
     touching(world, "first", "one");
@@ -44,6 +53,26 @@ fn a_grant_answers_further_calls_until_it_is_revoked() {
     world.ostler("approvals revoke g1").exits(2).complains("no grant g1 is in force");
     world.ostler("run second.yaml --workspace work --intent 2").exits(3);
     world.ostler("doctor").exits(0);
+}
+
+#[test]
+fn a_grant_covers_the_script_it_was_given_for_in_its_workspace() {
+    let world = world();
+    deploying(&world, "deploy", "work");
+    std::fs::create_dir(world.path().join("elsewhere")).unwrap();
+    deploying(&world, "other", "elsewhere");
+    world.ostler("run deploy.yaml --workspace work --intent 2").exits(3);
+    let digest = question(&world)["digest"].as_str().unwrap().to_owned();
+    let mut approve = world.command("approve @last go --also");
+    let approved = approve.arg("sh deploy.sh").args(["--for", "1h", "--digest", &digest]).status().unwrap();
+    assert_eq!(approved.code(), Some(0));
+    world.ostler("approvals --grants").exits(0).says("sh deploy.sh with deploy.sh  in ");
+    world.ostler("run deploy.yaml --workspace work --intent 2").exits(0).says("succeeded");
+    world.ostler("run other.yaml --workspace elsewhere --intent 2").exits(3);
+    world.ostler("cancel @last").exits(0);
+    world.file("work/deploy.sh", "touch worse\n");
+    world.ostler("run deploy.yaml --workspace work --intent 2").exits(3);
+    assert!(!world.path().join("work/worse").exists());
 }
 
 #[test]

@@ -150,6 +150,18 @@ fn each_of_equal_questions_is_asked_and_no_more_than_a_person_can_answer() {
 }
 
 #[test]
+fn a_question_ends_with_its_call() {
+    let world = world("asks_and_goes", "impact = 1", "say");
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
+    let run = world.start(RUN);
+    let listed = || world.ostler("approvals --json").lines().len();
+    until("the question is shown", || listed() == 1);
+    world.file("changed", "");
+    run.end().exits(0);
+    until("the question is gone", || listed() == 0);
+}
+
+#[test]
 fn a_question_amid_a_call_is_asked_at_the_terminal_and_shown_elsewhere() {
     let world = world("well", "impact = 0", "say");
     world.ostler(RUN).exits(0);

@@ -1,8 +1,8 @@
 //! Grants: an operator's approval in advance of calls that match a pattern.
 
 use ostler_kernel::event::HumanRequestKind;
-use ostler_kernel::grant::{GRANT_MS_MAX, Grant, pattern};
-use ostler_kernel::id::Ticks;
+use ostler_kernel::grant::{GRANT_MS_MAX, Grant, GrantTerms, pattern};
+use ostler_kernel::id::{Digest, Ticks};
 
 use crate::api::approval::ApprovalId;
 use crate::api::system::System;
@@ -11,9 +11,10 @@ use crate::messages::grant::GrantError;
 use crate::messages::registry::RegistryMessage;
 
 impl System {
-    /// Approves in advance, for `valid_ms` milliseconds, calls with the tool and the client of an open question and an argument list
-    /// that fits the pattern `text`, such as `git push *`. Questions about such calls are answered with yes in the name of the person of
-    /// `answer`. The open question stays open. Durable on return; dropping the future may or may not have granted.
+    /// Approves in advance, for `valid_ms` milliseconds, calls with the tool, the client and the workspace of an open question and an
+    /// argument list that fits the pattern `text`, such as `git push *`. Questions about such calls are answered with yes in the name of
+    /// the person of `answer`, as long as the files that the question shows are unchanged; see [`Grant::covers`]. `digest` is what the
+    /// person saw. The open question stays open. Durable on return; dropping the future may or may not have granted.
     ///
     /// # Errors
     ///
@@ -21,6 +22,7 @@ impl System {
     pub async fn grant(
         &self,
         id: &ApprovalId,
+        digest: Digest,
         text: &str,
         valid_ms: i64,
         answer: &Answer,
@@ -32,17 +34,25 @@ impl System {
         }
         let question = self.approvals(id.run).await?.into_iter().find(|question| question.id == *id);
         let question = question.filter(|question| question.shown.ask == HumanRequestKind::Before);
-        let call = question.as_ref().and_then(|question| Some((question, question.shown.tool.clone()?)));
-        let Some((question, tool)) = call.filter(|(question, _)| question.shown.params.contains_key("argv"))
+        let call = question.and_then(|question| {
+            let (tool, workspace) = (question.shown.tool.clone()?, question.workspace?);
+            Some((tool, workspace, question.client, question.shown))
+        });
+        let Some((tool, workspace, client, shown)) =
+            call.filter(|(.., shown)| shown.params.contains_key("argv"))
         else {
             return Err(GrantError::NoCall(id.node.clone()));
         };
-        let until: Ticks = self.services.journal.now().saturating_add(valid_ms);
-        let client = question.client.clone();
-        let grant = Grant { id: String::new(), client, tool, argv, until, by: answer.by.clone() };
-        if !grant.fits(&question.shown.params) {
-            return Err(GrantError::OtherCall(question.shown.params["argv"].to_string()));
+        if shown.digest() != digest {
+            return Err(GrantError::Changed(id.node.clone()));
         }
+        let until: Ticks = self.services.journal.now().saturating_add(valid_ms);
+        let terms = GrantTerms { id: String::new(), client, tool, argv, until, by: answer.by.clone() };
+        if !terms.fits(&shown.params) {
+            return Err(GrantError::OtherCall(shown.params["argv"].to_string()));
+        }
+        let files = shown.files.into_iter().map(|file| (file.path, file.digest)).collect();
+        let grant = Grant { terms, workspace, files };
         let given = self.ask_registry(|reply| RegistryMessage::Grant { grant, reply }).await;
         let (grant, position) = given.ok_or(GrantError::Restarting)??;
         self.services.journal.durable(position).await?;

@@ -316,7 +316,7 @@ impl System {
                 recalled.voided.push((row.run, node.id.clone()));
             }
             let by = instance.answered.as_ref().map(|answered| &answered.by);
-            let gave = grants.iter().find(|grant| by == Some(&grant.answers_as()));
+            let gave = grants.iter().find(|grant| by == Some(&grant.terms.answers_as()));
             if let Some(grant) = gave.filter(|grant| !recalled.grants.contains(grant)) {
                 recalled.grants.push(grant.clone());
             }
@@ -334,7 +334,7 @@ impl System {
         }
         for grant in &recalled.grants {
             // Another request may have revoked it.
-            let _ = self.revoke_grant(&grant.id, &retraction.by).await;
+            let _ = self.revoke_grant(&grant.terms.id, &retraction.by).await;
         }
         let is_unfinished = self.services.retractions.unfinished().iter().any(|one| one.id == retraction.id);
         if failed.is_empty() && is_unfinished {

@@ -20,6 +20,11 @@ pub enum GrantError {
         "node {0}: its question is not about the start of a call with an argument list, so there is nothing to grant further"
     )]
     NoCall(NodeId),
+    /// The call, or a file that it names, is another one than the person saw.
+    #[error(
+        "node {0}: the call has changed since it was shown; look at it with `ostler approvals`, and approve it anew"
+    )]
+    Changed(NodeId),
     /// The pattern does not fit the approved call.
     #[error("the pattern does not fit the call that is approved, {0}")]
     OtherCall(String),

@@ -15,16 +15,17 @@ impl RegistryState {
         if known.len() >= GRANTS_MAX {
             return Err(GrantError::TooMany);
         }
-        grant.id = self.services.grants.next_id();
-        let position = self.append(&grant.client.clone(), vec![Event::Granted(Box::new(grant.clone()))])?;
+        grant.terms.id = self.services.grants.next_id();
+        let event = Event::GrantedIn(Box::new(grant.clone()));
+        let position = self.append(&grant.terms.client.clone(), vec![event])?;
         Ok((grant, position))
     }
 
     pub(super) fn revoke_grant(&mut self, id: String, by: String) -> Result<(Grant, Position), GrantError> {
         let now = self.services.journal.now();
-        let found = self.services.grants.in_force(now).into_iter().find(|grant| grant.id == id);
+        let found = self.services.grants.in_force(now).into_iter().find(|grant| grant.terms.id == id);
         let grant = found.ok_or_else(|| GrantError::Unknown(id.clone()))?;
-        let client = grant.client.clone();
+        let client = grant.terms.client.clone();
         let event = Event::GrantRevoked { client: client.clone(), grant: id, by };
         Ok((grant, self.append(&client, vec![event])?))
     }

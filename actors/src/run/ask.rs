@@ -3,6 +3,7 @@
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::gate::Denial;
+use ostler_kernel::grant::GrantedCall;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::plan::Rule;
@@ -136,16 +137,18 @@ impl RunDriver {
         else {
             return;
         };
-        let (client, now) = (&self.opened.client, self.services.journal.now());
-        let Some(grant) = self.services.grants.covering(client, tool, &shown.params, now) else { return };
+        let (client, workspace) = (&self.opened.client, self.opened.workspace.as_str());
+        let call = GrantedCall { client, workspace, tool, params: &shown.params };
+        let now = self.services.journal.now();
+        let Some(terms) = self.services.grants.covering(&call, &shown.files, now) else { return };
         let request = self.run.instance(id).map_or(0, |instance| instance.requests);
-        let (node, by, raise) = (id.clone(), grant.answers_as(), Amounts::default());
+        let (node, by, raise) = (id.clone(), terms.answers_as(), Amounts::default());
         self.decide(RunInput::HumanAnswer {
             node,
             request,
             approve: true,
             by,
-            note: grant.to_string(),
+            note: terms.to_string(),
             raise,
         });
     }

@@ -199,7 +199,9 @@ impl RunDriver {
                 _ => {}
             }
         }
-        self.writer.abandoned_work.extend(self.run.abandoned_work(&events));
+        let (active_runs, run) = (&self.services.active_runs, self.opened.run);
+        let left_open = |node: &NodeId| active_runs.has_opened(run, node);
+        self.writer.abandoned_work.extend(self.run.abandoned_work(&events, left_open));
         self.writer.pending.extend(events);
         let run = &self.run;
         let released: Vec<NodeId> =

@@ -103,7 +103,8 @@ pub(crate) fn operate(
         run.check_operation(operation, &services.kernel.settings_of(&run))?;
         let input = RunInput::Operator(operation.clone());
         let events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
-        let given_up = run.abandoned_work(&events).collect();
+        let given_up =
+            run.abandoned_work(&events, |node| services.active_runs.has_opened(row.run, node)).collect();
         Ok(append(services, row, last, [called, events].concat(), given_up)?)
     })
 }
@@ -157,7 +158,8 @@ pub(crate) fn answer_wait(
         let broken = |rules: &[Rule], value: &Value| services.gatekeeper.broken(rules, value);
         let input = request.clone().into_input(&run, services.journal.now(), &broken);
         let events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
-        let abandoned = run.abandoned_work(&events).collect();
+        let abandoned =
+            run.abandoned_work(&events, |node| services.active_runs.has_opened(row.run, node)).collect();
         match [called, events].concat() {
             events if events.is_empty() => Ok(position),
             events => Ok(append(services, row, last, events, abandoned)?),
@@ -225,7 +227,8 @@ fn record(
         let input = if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) };
         services.kernel.without_planner(key.run, &mut run, |run, cx| run.decide(cx, input))
     };
-    let abandoned = run.abandoned_work(&events).collect();
+    let abandoned =
+        run.abandoned_work(&events, |node| services.active_runs.has_opened(row.run, node)).collect();
     Ok(Some(append(services, &row, last, [called, events].concat(), abandoned)?))
 }
 

@@ -2,6 +2,7 @@
 //! fills its list of runs per agent from it. That list only orders the runs of one agent.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Mutex;
 
 use ostler_kernel::event::Parent;
@@ -43,6 +44,8 @@ struct ActiveRun {
     behind: Option<RunId>,
     /// Number of its child runs that wait for a person. At 0 the nodes need not be searched for such a wait.
     opened_waiting: usize,
+    /// Nodes with child runs that are driven, and how many.
+    opened: BTreeMap<NodeId, usize>,
     /// The attempt that opened the run.
     parent: Option<Parent>,
     /// A run above no longer wants this one, which is about to be cancelled.
@@ -85,15 +88,17 @@ impl ActiveRuns {
     /// Adds a run, if it is not driven yet.
     pub(crate) fn add(&self, run: RunId, by_name: bool) {
         let mut driven = lock(&self.driven);
-        let waits =
-            |child: &&ActiveRun| child.waits && child.parent.as_ref().is_some_and(|parent| parent.run == run);
-        let opened_waiting = match driven.contains_key(&run) {
-            true => 0,
-            false => driven.values().filter(waits).count(),
-        };
-        let added = driven.entry(run).or_default();
-        added.by_name |= by_name;
-        added.opened_waiting += opened_waiting;
+        if !driven.contains_key(&run) {
+            let mut added = ActiveRun::default();
+            for child in driven.values() {
+                if let Some(parent) = child.parent.as_ref().filter(|parent| parent.run == run) {
+                    added.opened_waiting += usize::from(child.waits);
+                    *added.opened.entry(parent.of.node.clone()).or_default() += 1;
+                }
+            }
+            driven.insert(run, added);
+        }
+        driven.entry(run).or_default().by_name |= by_name;
     }
 
     /// Adds a run that an attempt opened, or notes who opened it. Returns whether it is given up with its parent.
@@ -101,9 +106,18 @@ impl ActiveRuns {
         let mut driven = lock(&self.driven);
         let given_up = driven.get(&parent.run).is_some_and(|above| above.given_up);
         let child = driven.entry(run).or_default();
-        child.parent = Some(parent.clone());
+        let is_new = child.parent.replace(parent.clone()).is_none();
         child.given_up |= given_up;
-        child.given_up
+        let given_up = child.given_up;
+        if is_new && let Some(above) = driven.get_mut(&parent.run) {
+            *above.opened.entry(parent.of.node.clone()).or_default() += 1;
+        }
+        given_up
+    }
+
+    /// True if a node of a run has child runs that are driven.
+    pub(crate) fn has_opened(&self, run: RunId, node: &NodeId) -> bool {
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.opened.contains_key(node))
     }
 
     /// Gives up all runs below the work of a run that `is_unwanted` selects, by node and patches, and returns those that were not
@@ -336,11 +350,14 @@ impl ActiveRuns {
     /// Removes a run; its callers wake because their channel closes.
     pub(crate) fn remove(&self, run: RunId) {
         let mut driven = lock(&self.driven);
-        let removed = driven.remove(&run).filter(|removed| removed.waits);
-        if let Some(above) = removed.and_then(|removed| removed.parent)
-            && let Some(above) = driven.get_mut(&above.run)
-        {
-            above.opened_waiting = above.opened_waiting.saturating_sub(1);
+        let Some(ActiveRun { waits, parent: Some(parent), .. }) = driven.remove(&run) else { return };
+        let Some(above) = driven.get_mut(&parent.run) else { return };
+        above.opened_waiting = above.opened_waiting.saturating_sub(usize::from(waits));
+        if let Entry::Occupied(mut opened) = above.opened.entry(parent.of.node) {
+            *opened.get_mut() -= 1;
+            if *opened.get() == 0 {
+                opened.remove();
+            }
         }
     }
 
@@ -384,6 +401,23 @@ mod tests {
         assert!(runs.add_child(run(5), &opened_by(4, "n", 0)), "opened too late");
         assert!(!runs.is_given_up(run(3)) && !runs.is_given_up(run(1)));
         assert_eq!(runs.give_up(run(1), |_, _| true), [run(3)], "the others are given up already");
+    }
+
+    #[test]
+    fn a_node_has_opened_runs_until_the_last_has_ended() {
+        let runs = tree();
+        runs.add_child(run(5), &opened_by(1, "a", 0));
+        runs.add_child(run(5), &opened_by(1, "a", 0));
+        let has = |node: &str| runs.has_opened(run(1), &node.into());
+        assert_eq!((has("a"), has("b"), has("c")), (true, true, false));
+        runs.remove(run(2));
+        assert!(has("a"));
+        runs.remove(run(5));
+        assert_eq!((has("a"), has("b")), (false, true));
+        // A run that is driven again finds those below it.
+        runs.remove(run(1));
+        runs.add(run(1), false);
+        assert!(has("b"));
     }
 
     #[test]

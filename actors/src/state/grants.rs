@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_kernel::event::Event;
-use ostler_kernel::grant::Grant;
-use ostler_kernel::id::{ClientId, Ticks};
-use serde_json::{Map, Value};
+use ostler_kernel::grant::{Grant, GrantTerms, GrantedCall};
+use ostler_kernel::id::Ticks;
+use ostler_kernel::port::NamedFile;
 
 use crate::base::lock::lock;
 
@@ -30,18 +30,23 @@ impl Grants {
     /// Applies a record of a client's stream.
     pub(crate) fn record(&self, event: &Event, at: Ticks) {
         match event {
-            Event::Granted(grant) => {
+            Event::Granted(terms) => self.count(terms),
+            Event::GrantedIn(grant) => {
                 let mut grants = lock(&self.known);
-                grants.retain(|_, known| known.until > at);
-                grants.insert(grant.id.clone(), (**grant).clone());
-                let number = grant.id.strip_prefix(PREFIX).and_then(|number| number.parse().ok());
-                self.last.fetch_max(number.unwrap_or(0), Ordering::Relaxed);
+                grants.retain(|_, known| known.terms.until > at);
+                grants.insert(grant.terms.id.clone(), (**grant).clone());
+                self.count(&grant.terms);
             }
             Event::GrantRevoked { grant, .. } => {
                 lock(&self.known).remove(grant);
             }
             _ => {}
         }
+    }
+
+    fn count(&self, terms: &GrantTerms) {
+        let number = terms.id.strip_prefix(PREFIX).and_then(|number| number.parse().ok());
+        self.last.fetch_max(number.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// The id of the next grant. Unique because only the registry calls this function.
@@ -52,19 +57,20 @@ impl Grants {
     /// The grants in force, the earliest end first.
     pub(crate) fn in_force(&self, now: Ticks) -> Vec<Grant> {
         let mut found: Vec<Grant> =
-            lock(&self.known).values().filter(|grant| grant.until > now).cloned().collect();
-        found.sort_by(|a, b| (a.until, &a.id).cmp(&(b.until, &b.id)));
+            lock(&self.known).values().filter(|grant| grant.terms.until > now).cloned().collect();
+        found.sort_by(|a, b| (a.terms.until, &a.terms.id).cmp(&(b.terms.until, &b.terms.id)));
         found
     }
 
     /// A grant that covers a call.
     pub(crate) fn covering(
         &self,
-        client: &ClientId,
-        tool: &str,
-        params: &Map<String, Value>,
+        call: &GrantedCall<'_>,
+        files: &[NamedFile],
         now: Ticks,
-    ) -> Option<Grant> {
-        lock(&self.known).values().find(|grant| grant.covers(client, tool, params, now)).cloned()
+    ) -> Option<GrantTerms> {
+        let files = || files.iter().map(|file| (file.path.as_str(), file.digest));
+        let grants = lock(&self.known);
+        grants.values().find(|grant| grant.covers(call, files(), now)).map(|grant| grant.terms.clone())
     }
 }

@@ -235,7 +235,6 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
     }
     let when = |argument, op, value| Condition::new(argument, Len::Dword, op, value);
     let family = |number: i32| when(0, Op::Ne, number.unsigned_abs().into());
-    let datagrams = when(1, Op::MaskedEq(0xf), libc::SOCK_DGRAM.unsigned_abs().into())?;
     if network {
         let internet = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(family);
         let others = SeccompRule::new(internet.into_iter().collect::<Result<_, _>>()?)?;
@@ -255,8 +254,12 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
     } else {
         rules.insert(libc::SYS_socket, Vec::new());
     }
-    // Such a socket of a pair can be connected anew, to any name.
-    rules.insert(libc::SYS_socketpair, vec![SeccompRule::new(vec![datagrams])?]);
+    // A datagram socket of a pair can be connected anew, to any name, and Linux makes one of a raw socket too.
+    let datagrams: Result<Vec<_>, _> = [libc::SOCK_DGRAM, libc::SOCK_RAW]
+        .map(|kind| SeccompRule::new(vec![when(1, Op::MaskedEq(0xf), kind.unsigned_abs().into())?]))
+        .into_iter()
+        .collect();
+    rules.insert(libc::SYS_socketpair, datagrams?);
     for (call, argument) in OF_ITSELF {
         rules.entry(*call).or_default().push(SeccompRule::new(vec![when(*argument, Op::Ne, 0)?])?);
     }

@@ -7,6 +7,7 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RoleClient, RunningService,
 };
 
+use super::bounded::{Bounded, Breach};
 use super::caller::{Caller, Host};
 use super::config::McpConfig;
 use super::definition::Definition;
@@ -30,6 +31,7 @@ const CLOSE: Duration = Duration::from_secs(1);
 pub(super) struct Connection {
     running: RunningService<RoleClient, Host>,
     program: Option<StdioServer>,
+    breach: Breach,
 }
 
 /// Tools and versions that a server reports.
@@ -71,20 +73,24 @@ impl Connection {
         mode: ClientLifecycleMode,
     ) -> Result<Connection, NotOpen> {
         let never = |why| NotOpen { why, retry: false };
+        let breach = Breach::default();
         let Some(url) = &config.url else {
-            let (mut program, transport) = StdioServer::start(name, config, place).await.map_err(never)?;
+            let started = StdioServer::start(name, config, place, &breach).await;
+            let (mut program, transport) = started.map_err(never)?;
             return match Host::default().serve_with_lifecycle(transport, mode).await {
-                Ok(running) => Ok(Connection { running, program: Some(program) }),
+                Ok(running) => Ok(Connection { running, program: Some(program), breach }),
                 Err(error) => {
                     let retry = is_odd(&error);
-                    Err(NotOpen { why: program.why(&told(&error)).await, retry })
+                    Err(NotOpen { why: why(&breach, Some(&mut program), &told(&error)).await, retry })
                 }
             };
         };
-        let transport = http_transport(url, config).map_err(never)?;
+        let transport = Bounded::new(http_transport(url, config).map_err(never)?, breach.clone());
         match Host::default().serve_with_lifecycle(transport, mode).await {
-            Ok(running) => Ok(Connection { running, program: None }),
-            Err(error) => Err(NotOpen { why: told(&error), retry: is_odd(&error) }),
+            Ok(running) => Ok(Connection { running, program: None, breach }),
+            Err(error) => {
+                Err(NotOpen { why: why(&breach, None, &told(&error)).await, retry: is_odd(&error) })
+            }
         }
     }
 
@@ -104,16 +110,13 @@ impl Connection {
 
     /// Waits for the end of the connection, and returns the reason.
     pub(super) async fn ended(self) -> String {
-        let Connection { running, program } = self;
+        let Connection { running, mut program, breach } = self;
         let quit = running.waiting().await;
         let plain = match quit {
             Ok(_) => "it closed the connection".to_owned(),
             Err(error) => format!("the connection broke off: {error}"),
         };
-        match program {
-            Some(mut program) => program.why(&plain).await,
-            None => plain,
-        }
+        why(&breach, program.as_mut(), &plain).await
     }
 
     /// Closes the connection, and waits at most [`CLOSE`] for the end of the program.
@@ -122,6 +125,15 @@ impl Connection {
         if let Some(mut program) = self.program {
             program.end_within(CLOSE).await;
         }
+    }
+}
+
+/// Reason for the end of a connection: a broken limit, else what the program says, else `plain`.
+async fn why(breach: &Breach, program: Option<&mut StdioServer>, plain: &str) -> String {
+    match (breach.get(), program) {
+        (Some(what), _) => what.to_owned(),
+        (None, Some(program)) => program.why(plain).await,
+        (None, None) => plain.to_owned(),
     }
 }
 

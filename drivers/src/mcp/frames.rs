@@ -1,7 +1,6 @@
 //! A connection over pipes, for tests that invent the frames of a server.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use ostler_kernel::port::NoLog;
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt};
@@ -9,11 +8,11 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use serde_json::Map;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::bounded::{Bounded, BoundedLines, Breach};
 use super::caller::{CallError, Caller, Host};
 use super::connection::{self, Listing};
 use super::question::Asking;
 use super::result;
-use super::stdio::BoundedLines;
 
 /// Shakes hands over pipes, lists the tools and calls the first tool. Returns the list, and true if the call had a result; `None`
 /// without a tool.
@@ -27,8 +26,10 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let lines = BoundedLines::new(read, Arc::new(AtomicBool::new(false)));
+    let breach = Breach::default();
+    let lines = BoundedLines::new(read, breach.clone());
     let transport = AsyncRwTransport::new(lines, write).with_max_line_length(usize::MAX);
+    let transport = Bounded::new(transport, breach);
     let opened = Host::default().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
     let running = opened.map_err(|error| error.to_string())?;
     let listing = connection::list(running.peer()).await?;

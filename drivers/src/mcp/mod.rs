@@ -4,6 +4,7 @@
 //! starts with the first call ([`McpServer`] is a [`Device`](ostler_kernel::port::Device)), and lists its tools again with each start.
 //! A tool that differs from its accepted definition is held, and so is a server whose program has other files than the accepted ones.
 
+mod bounded;
 mod caller;
 mod class;
 mod config;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use ostler_kernel::gate::GatedTool;
 use ostler_kernel::port::Tool;
 
+pub use bounded::{MCP_REQUEST_ID_BYTES_MAX, MCP_REQUESTS_MAX};
 pub use class::Annotations;
 pub use config::{Confined, ImpactConfig, MCP_NAME_BYTES_MAX, MCP_START_MS_DEFAULT, McpConfig, McpFault};
 pub use connection::{Listing, MCP_LIST_BYTES_MAX, MCP_MESSAGE_BYTES_MAX, MCP_PAGES_MAX, MCP_TOOLS_MAX};
@@ -36,7 +38,7 @@ pub use definition::{
 pub use held::MCP_DIFFERENCE_BYTES_MAX;
 pub use pins::{Acceptance, Accepted, MCP_PINS_BYTES_MAX, Pins};
 pub use program::{FileDifference, MCP_PROGRAM_BYTES_MAX};
-pub use question::{MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX, MCP_QUESTIONS_MAX};
+pub use question::{MCP_QUESTION_BYTES_MAX, MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX, MCP_QUESTIONS_MAX};
 pub use result::MCP_FAILURE_BYTES;
 pub use server::McpServer;
 pub use stdio::Place;

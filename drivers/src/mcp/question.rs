@@ -7,8 +7,6 @@ use ostler_kernel::port::AttemptLog;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
 
-use super::result::clipped;
-
 /// Time limit of a question, in milliseconds: a day.
 pub const MCP_QUESTION_MS: i64 = 24 * 3_600 * 1_000;
 
@@ -17,6 +15,10 @@ pub const MCP_QUESTION_ROUNDS_MAX: usize = 8;
 
 /// Most questions in one call; more are declined unseen.
 pub const MCP_QUESTIONS_MAX: usize = 8;
+
+/// Longest question, in bytes, with the values that a yes answers; a longer one is declined, because a person answers only what is
+/// shown whole.
+pub const MCP_QUESTION_BYTES_MAX: usize = 4 * 1_024;
 
 /// Call of a tool that a question belongs to.
 #[derive(Clone)]
@@ -33,7 +35,8 @@ impl Asking {
     }
 }
 
-/// Asks a person. Declines a form with a value that no yes can express, and every question without an answer.
+/// Asks a person. Declines a form with a value that no yes can express, a question that is too long to be shown whole, and every
+/// question without an answer.
 pub(super) async fn ask(asking: &Asking, request: ElicitRequestParams) -> ElicitResult {
     let number = asking.asked.fetch_add(1, Ordering::Relaxed) + 1;
     if number > MCP_QUESTIONS_MAX {
@@ -43,15 +46,19 @@ pub(super) async fn ask(asking: &Asking, request: ElicitRequestParams) -> Elicit
     let (message, content) = match &request {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             match content_of_yes(requested_schema) {
-                Some(content) => (shown(message, &content), Some(content)),
+                Some(content) => (with_values(message, &content), Some(content)),
                 None => return ElicitResult::new(ElicitationAction::Decline),
             }
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
-            (format!("{} (it wants you to open {})", clipped(message), clipped(url)), None)
+            (format!("{message} (it wants you to open {url})"), None)
         }
         _ => return ElicitResult::new(ElicitationAction::Decline),
     };
+    if message.len() > MCP_QUESTION_BYTES_MAX {
+        tracing::warn!(tool = %asking.tool, "an MCP server asks a question of more than {MCP_QUESTION_BYTES_MAX} bytes");
+        return ElicitResult::new(ElicitationAction::Decline);
+    }
     let text = format!("The server of {} asks amid a call: {message}", asking.tool);
     // An answer counts for one question: neither for another text, nor for the same text once more.
     let step = format!("question-{number}-{}", &blake3::hash(text.as_bytes()).to_hex()[..16]);
@@ -71,13 +78,11 @@ pub(super) async fn ask(asking: &Asking, request: ElicitRequestParams) -> Elicit
     }
 }
 
-fn shown(message: &str, content: &Map<String, Value>) -> String {
-    let values = if content.is_empty() {
-        String::new()
-    } else {
-        format!(" (a yes answers {})", clipped(&Value::Object(content.clone()).to_string()))
-    };
-    format!("{}{values}", clipped(message))
+fn with_values(message: &str, content: &Map<String, Value>) -> String {
+    if content.is_empty() {
+        return message.to_owned();
+    }
+    format!("{message} (a yes answers {})", json!(content))
 }
 
 /// Values of a form for a yes: true for a required boolean, else the default. `None` if a required value is neither boolean nor has a

@@ -1,11 +1,7 @@
 //! A server as a child process, over standard input and output.
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cap_std::ambient_authority;
@@ -13,12 +9,12 @@ use cap_std::fs::Dir;
 use ostler_kernel::plan::Effect;
 use rmcp::RoleClient;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 
+use super::bounded::{Bounded, BoundedLines, Breach};
 use super::config::McpConfig;
-use super::connection::MCP_MESSAGE_BYTES_MAX;
 use crate::cage::{CagedCall, Cages, SandboxConfig};
 use crate::tool::DataFolder;
 use crate::tool::{Folder, ProcessGroup, Program, RunningProgram};
@@ -50,17 +46,17 @@ pub(super) struct StdioServer {
     stderr: Arc<Mutex<Vec<u8>>>,
     /// Ends with the standard error; `None` once that was waited for.
     reader: Option<JoinHandle<()>>,
-    too_long: Arc<AtomicBool>,
 }
 
-pub(super) type StdioTransport = AsyncRwTransport<RoleClient, BoundedLines<ChildStdout>, ChildStdin>;
+pub(super) type StdioTransport = Bounded<AsyncRwTransport<RoleClient, BoundedLines<ChildStdout>, ChildStdin>>;
 
 impl StdioServer {
-    /// Starts the program of a server.
+    /// Starts the program of a server. `breach` is set if the server breaks a limit.
     pub(super) async fn start(
         name: &str,
         config: &McpConfig,
         place: &Place,
+        breach: &Breach,
     ) -> Result<(StdioServer, StdioTransport), String> {
         let mut argv = config.command.clone();
         if let Some(program) = argv.first_mut().filter(|program| program.contains('/')) {
@@ -104,18 +100,14 @@ impl StdioServer {
             started.into_pipes().map_err(|error| format!("cannot open the pipes of the program: {error}"))?;
         let kept = Arc::new(Mutex::new(Vec::new()));
         let reader = Some(tokio::spawn(keep_tail(stderr, Arc::clone(&kept))));
-        let too_long = Arc::new(AtomicBool::new(false));
-        let lines = BoundedLines::new(stdout, Arc::clone(&too_long));
+        let lines = BoundedLines::new(stdout, breach.clone());
         let transport = AsyncRwTransport::new(lines, stdin).with_max_line_length(usize::MAX);
-        Ok((StdioServer { program, stderr: kept, reader, too_long }, transport))
+        Ok((StdioServer { program, stderr: kept, reader }, Bounded::new(transport, breach.clone())))
     }
 
-    /// Reason for the end of the connection: an oversized message, else the exit status or, if the program still runs, `plain`, with the
-    /// last line of standard error.
+    /// Reason for the end of the connection: the exit status or, if the program still runs, `plain`, with the last line of standard
+    /// error.
     pub(super) async fn why(&mut self, plain: &str) -> String {
-        if self.too_long.load(Ordering::Relaxed) {
-            return format!("it sent a message of more than {MCP_MESSAGE_BYTES_MAX} bytes");
-        }
         let status = tokio::time::timeout(END, self.program.ended()).await;
         // Its last words may still be in the pipe, which its own children may hold open.
         if let Some(reader) = self.reader.take_if(|_| matches!(status, Ok(Ok(_)))) {
@@ -162,40 +154,5 @@ async fn keep_tail(mut stderr: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>
         kept.extend_from_slice(&piece[..length]);
         let over = kept.len().saturating_sub(STDERR_BYTES_KEPT);
         kept.drain(..over);
-    }
-}
-
-/// A reader that fails at a line of more than [`MCP_MESSAGE_BYTES_MAX`] bytes, so that no call waits for the answer in vain.
-pub(super) struct BoundedLines<R> {
-    inner: R,
-    length: usize,
-    too_long: Arc<AtomicBool>,
-}
-
-impl<R> BoundedLines<R> {
-    /// Sets `too_long` at a line that is too long.
-    pub(super) fn new(inner: R, too_long: Arc<AtomicBool>) -> BoundedLines<R> {
-        BoundedLines { inner, length: 0, too_long }
-    }
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        let read = &buffer.filled()[before..];
-        self.length = match memchr::memrchr(b'\n', read) {
-            Some(at) => read.len() - at - 1,
-            None => self.length + read.len(),
-        };
-        if self.length > MCP_MESSAGE_BYTES_MAX {
-            self.too_long.store(true, Ordering::Relaxed);
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long")));
-        }
-        Poll::Ready(Ok(()))
     }
 }

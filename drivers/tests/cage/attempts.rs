@@ -310,6 +310,11 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "python3 -c 'import socket,os;a,b=socket.socketpair(1,2);a.connect(os.environ[\"OUT\"]+\"/datagrams\");a.send(b\"x\")'",
     ),
     heard(
+        "sends to a socket from a raw one of a pair, of which Linux makes one for datagrams",
+        0,
+        "python3 -c 'import socket,os;a,b=socket.socketpair(1,3);a.connect(os.environ[\"OUT\"]+\"/datagrams\");a.send(b\"x\")'",
+    ),
+    heard(
         "connects to an abstract socket",
         0,
         "python3 -c 'import socket,os;s=socket.socket(1);s.connect(\"\\0\"+os.environ[\"ABSTRACT\"]);s.send(b\"x\")'",

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ostler_drivers::mcp::MCP_REQUESTS_MAX;
 use ostler_kernel::run::FailureCategory;
 use serde_json::json;
 
@@ -59,7 +60,16 @@ async fn a_message_beyond_the_limit_ends_the_connection() {
     let (world, since) = (World::started("floods", "impact = 0").await, Instant::now());
     let failure = world.failure("say", json!({"text": "x"})).await;
     assert_eq!(failure.category, FailureCategory::Crash, "{}", failure.message);
+    assert!(failure.message.contains("it sent a message of more than 16777216 bytes"), "{}", failure.message);
     assert!(since.elapsed() < SOON);
+}
+
+#[tokio::test]
+async fn requests_whose_answers_are_not_taken_end_the_connection() {
+    let world = World::started("asks_without_reading", "impact = 0").await;
+    let failure = world.failure("say", json!({"text": "x"})).await;
+    let told = format!("it sent more than {MCP_REQUESTS_MAX} requests and did not take the answers");
+    assert!(failure.message.ends_with(&told), "{}", failure.message);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A correct server, and a server with changing definitions.
 
+use ostler_drivers::mcp::MCP_QUESTION_BYTES_MAX;
 use ostler_kernel::run::FailureCategory;
 use serde_json::json;
 
@@ -28,6 +29,21 @@ async fn a_question_amid_a_call_is_asked_of_a_person() {
     assert_eq!(
         *asked,
         [r#"The server of mcp.x.say asks amid a call: Really? (a yes answers {"sure":true})"#]
+    );
+}
+
+/// Nobody answers a value yes that is not shown.
+#[tokio::test]
+async fn a_question_that_is_too_long_to_be_shown_whole_is_declined() {
+    let world = World::started("asks", "impact = 1").await;
+    for (length, action) in [(MCP_QUESTION_BYTES_MAX / 2, "accept"), (MCP_QUESTION_BYTES_MAX, "decline")] {
+        let answer = world.call("say", json!({"text": "x".repeat(length)})).await.unwrap();
+        assert!(answer["text"].as_str().unwrap().contains(&format!("\"action\":\"{action}\"")), "{answer}");
+    }
+    let asked = world.asked.lock().unwrap();
+    assert!(
+        matches!(&asked[..], [one] if one.contains(&"x".repeat(MCP_QUESTION_BYTES_MAX / 2))),
+        "{asked:?}"
     );
 }
 

@@ -185,6 +185,24 @@ fn never_answers() {
     std::process::exit(0)
 }
 
+/// Sends requests until the connection ends, and reads no answer.
+#[test]
+#[ignore = "a server"]
+fn asks_without_reading() {
+    let pings: Call = |_, _| {
+        // Answers fill the pipe with fewer requests.
+        let id = "x".repeat(200);
+        for number in 0.. {
+            let ping = json!({"jsonrpc": "2.0", "id": format!("{number}-{id}"), "method": "ping"});
+            if writeln!(stdout(), "{ping}").is_err() {
+                std::process::exit(1);
+            }
+        }
+        None
+    };
+    serve(&Server { tools, call: pings })
+}
+
 #[test]
 #[ignore = "a server"]
 fn floods() {
@@ -237,19 +255,38 @@ fn prowls() {
     serve(&Server { tools, call: prowls })
 }
 
-/// Asks a question amid a call, and returns the answer as the result.
+/// Asks a question amid a call, whose form has what the text of the call says, and returns the answer as the result.
 #[test]
 #[ignore = "a server"]
 fn asks() {
-    let asks: Call = |_, _| {
-        let schema =
+    let asks: Call = |_, arguments| {
+        let note = arguments["text"].as_str().filter(|text| text.len() > 100);
+        let mut schema =
             json!({"type": "object", "required": ["sure"], "properties": {"sure": {"type": "boolean"}}});
+        if let Some(note) = note {
+            schema["properties"]["note"] = json!({"type": "string", "default": note});
+        }
         let params = json!({"message": "Really?", "requestedSchema": schema});
         say(&json!({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params}));
         let mut answer = String::new();
         stdin().lock().read_line(&mut answer).unwrap();
         let answer: Value = serde_json::from_str(&answer).unwrap();
         Some(text(&answer["result"].to_string()))
+    };
+    serve(&Server { tools, call: asks })
+}
+
+/// Asks a question, and does not wait for the answer: the call ends when the file `changed` is there.
+#[test]
+#[ignore = "a server"]
+fn asks_and_goes() {
+    let asks: Call = |_, _| {
+        let params = json!({"message": "Really?", "requestedSchema": {"type": "object", "properties": {}}});
+        say(&json!({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params}));
+        while !std::path::Path::new("changed").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Some(text("gone"))
     };
     serve(&Server { tools, call: asks })
 }

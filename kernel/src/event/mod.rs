@@ -16,7 +16,7 @@ mod run;
 use serde::{Deserialize, Serialize};
 
 use crate::evaluation::{Appraised, Verdict};
-use crate::grant::Grant;
+use crate::grant::{Grant, GrantTerms};
 use crate::id::{AgentId, ClientId, Digest, NodeId, RunId};
 use crate::json::Json;
 use crate::ledger::{Amounts, Shortfall};
@@ -344,8 +344,9 @@ pub enum Event {
     ReuseDecided(Box<ReuseDecided>),
     /// The result of a node may stand in for equal work from now on. Appended with the records that end the node.
     ResultRecorded(Box<ResultRecorded>),
-    /// An operator granted calls without individual approval. In the stream of the client.
-    Granted(Box<Grant>),
+    /// An operator granted calls without individual approval, in whatever workspace. Written up to format 16, and of no effect since:
+    /// a [`Event::GrantedIn`] names the workspace. In the stream of the client.
+    Granted(Box<GrantTerms>),
     /// An operator revoked a grant before its expiry. In the stream of the client.
     GrantRevoked {
         /// Client whose runs the grant covered.
@@ -415,4 +416,6 @@ pub enum Event {
     /// A model judged the result of an attempt by a rule of the node's contract. Just behind the record of the judging call, before
     /// the result of the attempt.
     ResultJudged(Box<ResultJudged>),
+    /// An operator granted calls in a workspace without individual approval. In the stream of the client.
+    GrantedIn(Box<Grant>),
 }

@@ -21,14 +21,21 @@ impl AbandonedWork {
 }
 
 impl Run {
-    /// The work that `events` abandon. The events must have taken effect.
-    pub fn abandoned_work(&self, events: &[Event]) -> impl Iterator<Item = AbandonedWork> {
-        events.iter().filter_map(|event| match event {
+    /// The work that `events` abandon. The events must have taken effect. `left_open` is true for a node with child runs that are still
+    /// open: an executed node did not wait for them, such as for the answer to a question, and nothing of a node outlives the node.
+    pub fn abandoned_work(
+        &self,
+        events: &[Event],
+        left_open: impl Fn(&NodeId) -> bool,
+    ) -> impl Iterator<Item = AbandonedWork> {
+        events.iter().filter_map(move |event| match event {
             Event::NodeTransition(moved) if moved.reason == TransitionReason::Patched => {
                 let before = self.instance(&moved.node).map(|instance| instance.patch_count);
                 Some(AbandonedWork { node: moved.node.clone(), before })
             }
-            Event::NodeTransition(moved) if moved.to.is_terminal() && moved.to != NodeState::Executed => {
+            Event::NodeTransition(moved)
+                if moved.to.is_terminal() && (moved.to != NodeState::Executed || left_open(&moved.node)) =>
+            {
                 Some(AbandonedWork { node: moved.node.clone(), before: None })
             }
             Event::Draining { node } => Some(AbandonedWork { node: node.clone(), before: None }),

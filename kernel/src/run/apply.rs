@@ -183,6 +183,7 @@ impl Run {
             | Event::Caged { .. }
             | Event::ResultRecorded(_)
             | Event::Granted(_)
+            | Event::GrantedIn(_)
             | Event::GrantRevoked { .. }
             | Event::Retracted(_)
             | Event::RetractionCarriedOut { .. }

@@ -9,6 +9,7 @@ use ostler_kernel::event::{
     ResultJudged, ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer,
     TimerKind,
 };
+use ostler_kernel::grant::{Grant, GrantTerms};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
 use ostler_kernel::ledger::{Amounts, CallLimits};
@@ -23,6 +24,17 @@ use super::*;
 
 fn run() -> RunId {
     "0198f3c2-0000-7000-8000-000000000001".parse().expect("a run id")
+}
+
+fn terms() -> GrantTerms {
+    GrantTerms {
+        id: "g1".to_owned(),
+        client: "acme".into(),
+        tool: "shell.run".to_owned(),
+        argv: vec!["git".to_owned()],
+        until: 7,
+        by: "ann".to_owned(),
+    }
 }
 
 fn digest() -> Digest {
@@ -106,13 +118,11 @@ fn run_records() -> Vec<Event> {
             sampled: true,
         })),
         reused(ReuseDecision::Recomputed(Reason::Changed(Difference::Param("prompt".to_owned())))),
-        Event::Granted(Box::new(ostler_kernel::grant::Grant {
-            id: "g1".to_owned(),
-            client: "acme".into(),
-            tool: "shell.run".to_owned(),
-            argv: vec!["git".to_owned()],
-            until: 7,
-            by: "ann".to_owned(),
+        Event::Granted(Box::new(terms())),
+        Event::GrantedIn(Box::new(Grant {
+            terms: terms(),
+            workspace: "/srv".to_owned(),
+            files: [("a.sh".to_owned(), Digest([1; 32]))].into(),
         })),
         Event::GrantRevoked { client: "acme".into(), grant: "g1".to_owned(), by: "ann".to_owned() },
         Event::Forked(Box::new(Forked {
@@ -368,6 +378,7 @@ fn records_of_runs_have_stable_json() {
         reuse_decided {"age_max_ms":null,"age_ms":null,"artifact":"0101010101010101010101010101010101010101010101010101010101010101","decision":"cut_off","from":{"run":"00000000-0000-0000-0000-000000000000","seq":7},"node":"a","recomputed":["b"],"reuse":"0303030303030303030303030303030303030303030303030303030303030303","sampled":true}
         reuse_decided {"decision":"recomputed","field":null,"node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303","why":"param.prompt","words":"prompt changed"}
         granted {"argv":["git"],"by":"ann","client":"acme","id":"g1","tool":"shell.run","until":7}
+        granted_in {"files":{"a.sh":"0101010101010101010101010101010101010101010101010101010101010101"},"terms":{"argv":["git"],"by":"ann","client":"acme","id":"g1","tool":"shell.run","until":7},"workspace":"/srv"}
         grant_revoked {"by":"ann","client":"acme","grant":"g1"}
         forked {"at":9,"by":"ann","done":[["a",null]],"from":"0198f3c2-0000-7000-8000-000000000001"}
         candidate_kept {"artifact":"0101010101010101010101010101010101010101010101010101010101010101","attempt":1,"bytes":2,"node":"a","why":"no"}

@@ -21,10 +21,14 @@ pub struct GrantRow {
     pub id: String,
     /// Client of the covered runs.
     pub client: String,
+    /// Workspace of the covered runs.
+    pub workspace: String,
     /// The tool.
     pub tool: String,
     /// Words of the argument list.
     pub pattern: String,
+    /// Files that must be as the approved call found them, by path below the workspace.
+    pub files: Vec<String>,
     /// End of the validity, in milliseconds since the Unix epoch.
     pub until_ms: i64,
     /// Operator of the grant.

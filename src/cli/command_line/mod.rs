@@ -247,7 +247,7 @@ enum Command {
     /// terminal, this command shows the content and prompts; elsewhere, --digest names the content, as
     /// `ostler approvals` lists it.
     #[command(
-        after_help = "Examples:\n  ostler approve @last publish\n  ostler approve @last publish --note 'looks good' --digest b3:0123456789abcdef"
+        after_help = "Examples:\n  ostler approve @last publish\n  ostler approve @last publish --note 'looks good' --digest b3:0123456789abcdef0123456789abcdef"
     )]
     Approve(approve::ApproveArgs),
     /// Reject a node, and continue the run

@@ -304,15 +304,15 @@ mod tests {
 
     #[test]
     fn a_digest_is_taken_by_its_beginning() {
-        let shown = format!("b3:0123456789abcdef{}", "0".repeat(48));
+        let shown = format!("b3:0123456789abcdef0123456789abcdef{}", "0".repeat(32));
         for (given, taken) in [
-            ("01234567", true),
-            ("b3:0123456789ABCDEF", true),
+            ("0123456789abcdef0123456789abcdef", true),
+            ("b3:0123456789ABCDEF0123456789ABCDEF0", true),
             (shown.as_str(), true),
-            ("0123456", false),
+            ("0123456789abcdef0123456789abcde", false),
             ("b3:", false),
-            ("11234567", false),
-            ("0123456z", false),
+            ("1123456789abcdef0123456789abcdef", false),
+            ("0123456789abcdef0123456789abcdez", false),
         ] {
             assert_eq!(check_digest(given, &shown, "r", "n").is_ok(), taken, "{given}");
         }

@@ -1,17 +1,17 @@
 //! Approval requests as text.
 
+use ostler::finding::harmless_chars;
+use ostler_kernel::id::DigestStart;
 use ostler_kernel::ledger::Amount;
 use ostler_server::wire::{ApprovalView, ParentView, ShortfallView, StepView};
 use serde_json::{Value, json};
 
 use crate::cli::output::approval_changes::{earlier_lines, file_lines};
-use crate::cli::output::cells::{fit, fit_name, harmless};
+use crate::cli::output::cells::{fit, fit_name};
 use crate::cli::output::estimate::estimate_lines;
 use crate::cli::output::hints;
 use crate::cli::output::labels::short_id;
 use crate::cli::output::units::{duration, now_ms, plural};
-
-const DIGEST_SHOWN: usize = 16;
 
 /// The question about a call that the budget does not allow, in [`ApprovalView::ask`].
 pub(crate) const BUDGET: &str = "budget";
@@ -40,7 +40,7 @@ impl Detail {
     /// Replaces control characters, cuts the text to one line, and states how much is missing.
     pub(super) fn line(self, text: &str) -> String {
         // A line break must not hide the text after it.
-        let text: String = text.chars().map(harmless).collect();
+        let text: String = harmless_chars(text).collect();
         let (whole, shown) = (fit(&text, usize::MAX), fit(&text, COLUMNS_MAX));
         if self == Detail::Full || shown == whole {
             return whole;
@@ -227,7 +227,7 @@ fn show_all_command() -> String {
 
 /// Appends a parameter or result: multi-line texts line by line, other values as JSON.
 fn value_lines(name: &str, value: &Value, detail: Detail, lines: &mut Vec<String>) {
-    let name: String = name.chars().map(harmless).collect();
+    let name: String = harmless_chars(name).collect();
     match value.as_str().filter(|text| text.contains('\n')) {
         Some(text) => {
             lines.push(format!("    {name}:"));
@@ -257,7 +257,7 @@ pub(crate) fn dependents(nodes: &[String]) -> String {
 
 pub(crate) fn short_digest(digest: &str) -> String {
     let hex = digest.strip_prefix("b3:").unwrap_or(digest);
-    format!("b3:{}", &hex[..hex.len().min(DIGEST_SHOWN)])
+    format!("b3:{}", &hex[..hex.len().min(DigestStart::DIGITS_MIN)])
 }
 
 /// Returns whether the deadline has passed, so that no answer is accepted.

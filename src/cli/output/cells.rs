@@ -2,18 +2,20 @@
 //!
 //! Widths are upper bounds: a terminal that draws a sequence narrower leaves a gap, but no line becomes longer than computed.
 
-pub(crate) use ostler::finding::harmless;
+use ostler::finding::harmless_chars;
+
+use std::cmp::Ordering;
 
 use unicode_width::UnicodeWidthChar;
 
-/// Zero-width marks kept in a row; further ones are dropped.
+/// Zero-width marks kept in a row; `\u{fffd}` stands for further ones.
 const MARKS_MAX: usize = 4;
 
 const CUT: &str = "…";
 
 /// Replaces control characters, except line breaks.
 pub(crate) fn harmless_lines(text: &str) -> String {
-    text.chars().map(|c| if c == '\n' { c } else { harmless(c) }).collect()
+    text.split('\n').map(|line| harmless_chars(line).collect::<String>()).collect::<Vec<_>>().join("\n")
 }
 
 fn cells(c: char) -> usize {
@@ -41,9 +43,13 @@ fn first_line(text: &str) -> (String, bool) {
     let mut lines = text.lines();
     let line = lines.next().unwrap_or_default();
     let mut marks = 0;
-    let kept = line.chars().map(harmless).filter(|&c| {
+    let kept = harmless_chars(line).filter_map(|c| {
         marks = if cells(c) == 0 { marks + 1 } else { 0 };
-        marks <= MARKS_MAX
+        match marks.cmp(&(MARKS_MAX + 1)) {
+            Ordering::Less => Some(c),
+            Ordering::Equal => Some('\u{fffd}'),
+            Ordering::Greater => None,
+        }
     });
     (kept.collect(), lines.next().is_some())
 }
@@ -142,12 +148,15 @@ mod tests {
             ("日本語", 4, "日…"),
             ("🦀🦀", 3, "🦀…"),
             ("❤\u{fe0f}x", 2, "❤…"),
+            ("❤\u{fe0f}x", 3, "❤\u{fe0f}x"),
+            ("a\u{fe0f}x", 3, "a\u{fffd}x"),
+            ("a\u{200b}\u{e0041}x", 4, "a\u{fffd}\u{fffd}x"),
             ("e\u{301}e\u{301}", 2, "e\u{301}e\u{301}"),
         ] {
             assert_eq!(fit(text, columns), expected, "{text:?} in {columns}");
         }
         let heap = format!("z{}y", "\u{336}".repeat(1_000));
-        assert_eq!(fit(&heap, 2).chars().count(), 2 + MARKS_MAX);
+        assert_eq!(fit(&heap, 3).chars().count(), 3 + MARKS_MAX);
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) enum Style {
     Plain,
 }
 
-/// JSON of the same value in which no character controls a terminal: JSON leaves U+007F and above as they are.
+/// JSON of the same value in which a person sees every character, and none controls a terminal: JSON leaves U+007F and above as they are.
 fn escaped_json(text: &str) -> std::borrow::Cow<'_, str> {
     let is_harmless = |c: char| harmless(c) == c;
     if text.chars().all(is_harmless) {
@@ -76,8 +76,11 @@ fn escaped_json(text: &str) -> std::borrow::Cow<'_, str> {
     for c in text.chars() {
         match is_harmless(c) {
             true => escaped.push(c),
-            // All of them are below U+10000.
-            false => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    escaped.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
         }
     }
     escaped.into()

@@ -19,4 +19,4 @@ pub(crate) mod stream;
 ///
 /// A program that adds to either has a higher version. Opening a folder for writing records the version, so earlier programs
 /// refuse the folder. All earlier versions remain readable.
-pub const FORMAT: u32 = 16;
+pub const FORMAT: u32 = 17;

@@ -100,7 +100,8 @@ fn client_of(event: &Event) -> Option<ClientId> {
         | Event::RetractionLifted { client, .. }
         | Event::AgentProfiled { client, .. }
         | Event::AgentOffered { client, .. } => Some(client.clone()),
-        Event::Granted(grant) => Some(grant.client.clone()),
+        Event::Granted(terms) => Some(terms.client.clone()),
+        Event::GrantedIn(grant) => Some(grant.terms.client.clone()),
         Event::Retracted(retraction) => Some(retraction.client.clone()),
         Event::Market { step, .. } => match &**step {
             MarketStep::Posted(job) => Some(job.client.clone()),

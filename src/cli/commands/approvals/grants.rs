@@ -43,11 +43,14 @@ fn print(globals: &Globals, tag: &str, grant: &GrantRow, out: &mut Out) {
         out.json(&tagged(tag, grant));
         return;
     }
-    let GrantRow { id, client, tool, pattern, until_ms, by } = grant;
+    let GrantRow { id, client, workspace, tool, pattern, files, until_ms, by } = grant;
+    let files = if files.is_empty() { String::new() } else { format!(" with {}", files.join(", ")) };
     let rest = if tag == "grant" {
         format!("for {}", duration(until_ms.saturating_sub(now_ms())))
     } else {
         "revoked".to_owned()
     };
-    out.line(harmless_lines(&format!("{id}  {tool} {pattern}  client {client}, by {by}, {rest}")));
+    out.line(harmless_lines(&format!(
+        "{id}  {tool} {pattern}{files}  in {workspace}, client {client}, by {by}, {rest}"
+    )));
 }

@@ -166,7 +166,7 @@ mod tests {
         let files: Vec<NamedFile> = (0..PINNED_SHOWN + 2).map(file).collect();
         let lines = pinned_lines(&files);
         assert_eq!(lines.len(), PINNED_SHOWN + 1);
-        assert_eq!(lines[0], "pins 0\u{fffd}.py (b3:0707070707070707, 12 bytes)");
+        assert_eq!(lines[0], "pins 0\u{fffd}.py (b3:07070707070707070707070707070707, 12 bytes)");
         assert_eq!(lines[PINNED_SHOWN], "… 2 more");
         assert_eq!(pinned_lines(&files[..1]).len(), 1);
     }

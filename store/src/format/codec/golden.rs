@@ -92,13 +92,15 @@ fn kind(event: &Event) -> u8 {
         Event::ApprovalMaterial { .. } => 73,
         Event::ApprovalCarried(_) => 74,
         Event::ResultJudged(_) => 75,
+        Event::GrantedIn(_) => 76,
     }
 }
 
-const KINDS: u8 = 76;
+const KINDS: u8 = 77;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 16] = [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 195, 199, 200, 201, 202, 210];
+const KNOWN: [usize; 17] =
+    [117, 119, 123, 123, 143, 145, 165, 187, 189, 193, 195, 199, 200, 201, 202, 210, 211];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

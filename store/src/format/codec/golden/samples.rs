@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::evaluation::{Appraised, Domains, Judgement, Scores, Standard, Target, Verdict};
 use ostler_kernel::event::*;
-use ostler_kernel::grant::Grant;
+use ostler_kernel::grant::{Grant, GrantTerms};
 use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId};
 use ostler_kernel::json::{Json, Object, canonical};
 use ostler_kernel::ledger::{Amounts, CallLimits, Shortfall};
@@ -193,7 +193,7 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.push(Event::ModelExchanged(Box::new(exchanged)));
     samples.push(Event::Caged { node: node(), attempt: 1, rung: CageRung::Landlock });
     samples.extend(reuse());
-    let grant = Grant {
+    let terms = GrantTerms {
         id: "g1".into(),
         client: ClientId::from("acme"),
         tool: "shell.run".into(),
@@ -201,7 +201,7 @@ pub(crate) fn samples() -> Vec<Event> {
         until: 1 << 40,
         by: "ann".into(),
     };
-    samples.push(Event::Granted(Box::new(grant)));
+    samples.push(Event::Granted(Box::new(terms.clone())));
     let (client, by) = (ClientId::from("acme"), "ann".to_owned());
     samples.push(Event::GrantRevoked { client, grant: "g1".into(), by });
     samples.push(gate_verdict());
@@ -230,6 +230,8 @@ pub(crate) fn samples() -> Vec<Event> {
         holds: false,
         why: "no source".into(),
     })));
+    let files = [("deploy.sh".to_owned(), Digest([7; 32]))].into();
+    samples.push(Event::GrantedIn(Box::new(Grant { terms, workspace: "/srv/site".into(), files })));
     samples
 }
 
