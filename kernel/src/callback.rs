@@ -46,10 +46,11 @@ impl CallbackKey {
         self.keyed(run, node).to_hex().to_string()
     }
 
-    /// True if `token` is that of the wait. Takes the same time whatever the token.
+    /// True if `token` is that of the wait, as [`CallbackKey::token`] writes it. Takes the same time whatever the token.
     pub fn verifies(&self, run: RunId, node: &NodeId, token: &str) -> bool {
+        let is_written_so = !token.bytes().any(|byte| byte.is_ascii_uppercase());
         // Equality of `blake3::Hash` takes constant time.
-        blake3::Hash::from_hex(token).is_ok_and(|token| token == self.keyed(run, node))
+        is_written_so && blake3::Hash::from_hex(token).is_ok_and(|token| token == self.keyed(run, node))
     }
 
     fn keyed(&self, run: RunId, node: &NodeId) -> blake3::Hash {
@@ -90,7 +91,7 @@ pub fn hide(value: &mut Value, tokens: &[String]) {
 
 /// [`hide`] for the members of an object.
 pub fn hide_members(members: &mut Map<String, Value>, tokens: &[String]) {
-    let has_token = |key: &String| tokens.iter().any(|token| key.contains(token));
+    let has_token = |key: &String| tokens.iter().any(|token| find(key, token).is_some());
     if members.keys().any(has_token) {
         let hidden = std::mem::take(members).into_iter().map(|(mut key, value)| {
             hide_in(&mut key, tokens);
@@ -103,11 +104,25 @@ pub fn hide_members(members: &mut Map<String, Value>, tokens: &[String]) {
 
 /// [`hide`] for a text.
 pub fn hide_in(text: &mut String, tokens: &[String]) {
-    for token in tokens.iter().filter(|token| !token.is_empty()) {
-        if text.contains(token.as_str()) {
-            *text = text.replace(token.as_str(), HIDDEN_TOKEN);
+    for token in tokens {
+        let (mut hidden, mut rest) = (String::new(), text.as_str());
+        while let Some(at) = find(rest, token) {
+            hidden.push_str(&rest[..at]);
+            hidden.push_str(HIDDEN_TOKEN);
+            rest = &rest[at + token.len()..];
+        }
+        if !hidden.is_empty() {
+            hidden.push_str(rest);
+            *text = hidden;
         }
     }
+}
+
+/// Where a token begins in a text, in whatever case: a service may repeat an address in capitals.
+fn find(text: &str, token: &str) -> Option<usize> {
+    let (text, token) = (text.as_bytes(), token.as_bytes());
+    let mut parts = (!token.is_empty()).then(|| text.windows(token.len()))?;
+    parts.position(|part| part.eq_ignore_ascii_case(token))
 }
 
 #[cfg(test)]
@@ -126,7 +141,9 @@ mod tests {
         assert!(!other.verifies(run, &wait, &token));
         assert!(!one.verifies(RunId::hashed(Digest([3; 32])), &wait, &token));
         assert!(!one.verifies(run, &"pay.0".into(), &token));
-        for wrong in ["", "HIDDEN", &token[..63], &format!("{token}0"), &"é".repeat(32)] {
+        for wrong in
+            ["", "HIDDEN", &token[..63], &token.to_uppercase(), &format!("{token}0"), &"é".repeat(32)]
+        {
             assert!(!one.verifies(run, &wait, wrong), "{wrong}");
         }
     }
@@ -134,8 +151,8 @@ mod tests {
     #[test]
     fn hidden_is_every_token_of_a_value() {
         let tokens = vec!["abc".to_owned()];
-        let mut value = json!({"abc": ["xabcx", 1], "b": {"c": "abcabc"}});
+        let mut value = json!({"abc": ["xabcx", 1], "b": {"c": "abcéABC"}});
         hide(&mut value, &tokens);
-        assert_eq!(value, json!({"HIDDEN": ["xHIDDENx", 1], "b": {"c": "HIDDENHIDDEN"}}));
+        assert_eq!(value, json!({"HIDDEN": ["xHIDDENx", 1], "b": {"c": "HIDDENéHIDDEN"}}));
     }
 }

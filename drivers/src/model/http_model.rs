@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ostler_kernel::port::{BoxFuture, Completion, Delta, Model, ModelError, ModelErrorClass, ModelRequest};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::cassette::{Header, Player, Recorder};
@@ -256,7 +257,14 @@ impl HttpModel {
             call.name = key.remove(&call.name);
             call.id = call.id.take().map(|id| key.remove(&id));
             match &mut call.arguments {
-                Ok(arguments) => arguments.values_mut().for_each(|value| key.remove_from(value)),
+                // The names of arguments are the model's own words too.
+                Ok(arguments) => {
+                    let mut whole = Value::Object(std::mem::take(arguments));
+                    key.remove_from(&mut whole);
+                    if let Value::Object(cleaned) = whole {
+                        *arguments = cleaned;
+                    }
+                }
                 Err(text) => *text = key.remove(text),
             }
         }

@@ -383,11 +383,16 @@ async fn the_key_is_in_no_message_and_no_record() {
     let echoing = format!(
         "{{\"id\":\"{SECRET}\",\"model\":\"{SECRET}\",\"choices\":[{{\"delta\":{{\"content\":\"hi\"}},\"finish_reason\":\"stop\"}}]}}"
     );
+    let named = format!(
+        "{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\"function\":{{\"name\":\"fs_list\",\
+         \"arguments\":\"{{\\\"{SECRET}\\\":1}}\"}}}}]}},\"finish_reason\":\"tool_calls\"}}]}}"
+    );
     let padded = format!("HTTP/1.1 500 No\r\n\r\n{}{SECRET}", "x".repeat(2_040));
     for reply in [
         Reply::Echoes("401 No".to_owned()),
         Reply::Echoes("500 Oops".to_owned()),
         Reply::Bytes(stream(&[&echoing, "[DONE]"])),
+        Reply::Bytes(stream(&[&named, "[DONE]"])),
         Reply::Bytes(stream(&[HELLO, &error("x", &format!("your key {SECRET} is bad"))])),
         Reply::Bytes(padded.into_bytes()),
     ] {

@@ -13,6 +13,9 @@ use crate::cli::output::hints;
 use crate::cli::output::labels::short_id;
 use crate::cli::output::units::{duration, now_ms, plural};
 
+/// Widest id of a plan in a question, in cells.
+const PLAN_COLUMNS_MAX: usize = 60;
+
 /// The question about a call that the budget does not allow, in [`ApprovalView::ask`].
 pub(crate) const BUDGET: &str = "budget";
 
@@ -65,7 +68,7 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
         Some(tool) => format!("{tool}, impact {}", question.impact),
         None => question.kind.clone(),
     };
-    let plan = fit_name(&question.plan, usize::MAX);
+    let plan = plan_name(&question.plan);
     let mut lines = vec![format!("{}  {plan}/{}  {asked}  {what}", question.run, question.node)];
     if let Some(parent) = &question.parent {
         lines.push(format!("    {}", detail.line(&opened_by(parent))));
@@ -221,6 +224,17 @@ fn step_lines(steps: &[StepView], detail: Detail, lines: &mut Vec<String>) {
     }
 }
 
+/// The id of a plan, at most [`PLAN_COLUMNS_MAX`] wide. A model may have chosen it: words that could be read as those of the question
+/// are in quotes.
+fn plan_name(id: &str) -> String {
+    let name = fit_name(id, PLAN_COLUMNS_MAX);
+    // `Debug` also escapes blanks that are not U+0020.
+    match id.chars().all(|c| c.is_alphanumeric() || "-_.:".contains(c)) {
+        true => name,
+        false => format!("{:?}", name),
+    }
+}
+
 fn show_all_command() -> String {
     hints::command("approvals", &[], "--json")
 }
@@ -367,5 +381,19 @@ mod tests {
             value_lines("text", &text, detail, &mut lines);
             assert_eq!((lines.len(), lines[lines.len() - 1].as_str()), (plural, last), "{detail:?}");
         }
+    }
+
+    #[test]
+    fn an_id_of_a_plan_is_no_question() {
+        for (id, shown) in [
+            ("deploy", "deploy".to_owned()),
+            ("sub.agent-1:2", "sub.agent-1:2".to_owned()),
+            ("go  approve?", "\"go  approve?\"".to_owned()),
+            ("a/b", "\"a/b\"".to_owned()),
+        ] {
+            assert_eq!(plan_name(id), shown);
+        }
+        let long = plan_name(&format!("x{}", "\u{a0}".repeat(400)));
+        assert!(crate::cli::output::cells::width(&long) < 2 * PLAN_COLUMNS_MAX, "{long}");
     }
 }
