@@ -11,6 +11,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::pipe;
 
 use super::filter;
+use super::mounts::Separated;
 use super::spec::CageSpec;
 
 /// Always given: namespaces, no capabilities, no terminal, an end with the parent.
@@ -30,7 +31,15 @@ const SETTINGS: [&str; 7] =
     ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/mtrr", "/proc/fs", "/proc/acpi"];
 
 /// The command that starts the program, for this process to become.
-pub(super) fn command(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Result<Command, String> {
+///
+/// What is hidden and frozen comes with the folders that are bound, where this process has made a namespace for it: bubblewrap finds
+/// its places by paths, into which another program may put a link meanwhile. Some machines give a namespace to bubblewrap alone.
+pub(super) fn command(
+    spec: &CageSpec,
+    separated: &Separated,
+    file: PathBuf,
+    argv: Vec<OsString>,
+) -> Result<Command, String> {
     let mut command = Command::new(&spec.bubblewrap);
     command.args(ALWAYS);
     if !spec.network {
@@ -45,7 +54,10 @@ pub(super) fn command(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Re
     let is_written = |path: &&PathBuf| spec.write.iter().any(|folder| path.starts_with(folder));
     let read = spec.read.iter().filter(|path| !is_written(path));
     let mut shown: Vec<(&PathBuf, bool)> = read.map(|path| (path, false)).collect();
-    shown.extend(spec.write.iter().map(|path| (path, true)));
+    // A folder beneath another one is there with it, and its path is for programs to change.
+    let is_outer =
+        |path: &&PathBuf| !spec.write.iter().any(|outer| outer != *path && path.starts_with(outer));
+    shown.extend(spec.write.iter().filter(is_outer).map(|path| (path, true)));
     shown.sort();
     for (path, writes) in shown {
         show(&mut command, path, writes);
@@ -55,14 +67,8 @@ pub(super) fn command(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Re
     for (path, target) in spec.links.iter().filter(|(path, _)| !is_shown(path)) {
         command.arg("--symlink").arg(target).arg(path);
     }
-    for path in &spec.pin {
-        command.args([OsStr::new("--bind"), path.as_os_str(), path.as_os_str()]);
-    }
-    for path in &spec.hide {
-        command.args([OsStr::new("--tmpfs"), path.as_os_str(), OsStr::new("--remount-ro"), path.as_os_str()]);
-    }
-    for path in &spec.freeze {
-        command.args([OsStr::new("--ro-bind"), path.as_os_str(), path.as_os_str()]);
+    if matches!(separated, Separated::Impossible(_)) {
+        keep(&mut command, spec);
     }
     let folder = std::env::current_dir().map_err(|error| format!("its folder: {error}"))?;
     command.args(["--remount-ro", "/"]).arg("--chdir").arg(folder);
@@ -72,6 +78,19 @@ pub(super) fn command(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Re
     }
     command.arg("--").arg(file).args(argv.into_iter().skip(1));
     Ok(command)
+}
+
+/// Hides and freezes what lies beneath the folders that are bound.
+fn keep(command: &mut Command, spec: &CageSpec) {
+    for path in &spec.pin {
+        command.args([OsStr::new("--bind"), path.as_os_str(), path.as_os_str()]);
+    }
+    for path in &spec.freeze {
+        command.args([OsStr::new("--ro-bind"), path.as_os_str(), path.as_os_str()]);
+    }
+    for path in &spec.hide {
+        command.args([OsStr::new("--tmpfs"), path.as_os_str(), OsStr::new("--remount-ro"), path.as_os_str()]);
+    }
 }
 
 fn show(command: &mut Command, path: &Path, writes: bool) {

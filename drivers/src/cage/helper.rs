@@ -86,11 +86,12 @@ fn confined(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Result<Comma
     for group in &spec.groups {
         std::fs::write(group, "0").map_err(|error| format!("{}: {error}", group.display()))?;
     }
+    let separated = mounts::separate(spec)?;
     if spec.rung == CageRung::Bubblewrap {
         privileges::limit(&spec.limits, false)?;
-        return bubblewrap::command(spec, file, argv);
+        return bubblewrap::command(spec, &separated, file, argv);
     }
-    let is_own_user = mounts::separate(spec)?;
+    let is_own_user = separated.for_landlock(spec)?;
     privileges::limit(&spec.limits, is_own_user || spec.is_own_user)?;
     privileges::drop_all()?;
     privileges::end_with(spec.parent)?;

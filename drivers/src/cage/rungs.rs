@@ -134,12 +134,15 @@ fn tried(config: &SandboxConfig) -> Result<Reached, Shortage> {
     });
     match tried_first {
         Ok(program) => {
+            // A program can change the first process of bubblewrap's namespace, which is its user's.
+            let around = trial(CageRung::Bubblewrap, Role::Around, &helper, &program);
+            let around = around.err().map(Lack::absent).transpose()?;
             return Ok(Reached {
                 rung: CageRung::Bubblewrap,
                 helper: Some(helper),
                 bubblewrap: Some(program),
-                ends_all: true,
-                missing: String::new(),
+                ends_all: around.is_none(),
+                missing: around.unwrap_or_default(),
                 is_short: false,
                 is_killed: false,
             });

@@ -168,7 +168,7 @@ impl Cages {
         if !spec.write.is_empty() {
             self.note(&spec)?;
         }
-        if ends_all && rung == CageRung::Landlock {
+        if ends_all {
             spec.role = Role::Around;
         }
         spec.nonce = format!("ostler-sandbox-{}", random_word()?);
@@ -263,7 +263,7 @@ impl Cages {
             read.iter().chain(&write).filter_map(|path| path.canonicalize().ok()).collect();
         let is_shown = |path: &PathBuf| shown.iter().any(|shown| path.starts_with(shown));
         let mut hide = self.hidden.places()?;
-        hide.extend(Some(workspace.join(".ostler")).filter(|data| data.is_dir()));
+        hide.extend(Some(workspace.join(".ostler")).filter(|data| data.is_dir() && is_without_links(data)));
         hide.extend(data_folders(std::iter::once(&workspace).chain(&write)));
         // Each by itself: a large one takes nothing from the others.
         hide.extend(users.iter().flat_map(|shown| data_folders(std::iter::once(shown))));
@@ -273,7 +273,8 @@ impl Cages {
         let mut freeze = vec![workspace.join(CONFIG_NAME), workspace.join(".git/hooks")];
         freeze.extend(self.config.freeze.iter().filter_map(|path| path.canonicalize().ok()));
         let is_within = |path: &PathBuf, folders: &[PathBuf]| folders.iter().any(|it| path.starts_with(it));
-        freeze.retain(|path| is_within(path, &write) && !is_within(path, &hide) && path.exists());
+        // A link in such a place would freeze, and show, what it leads to.
+        freeze.retain(|path| is_within(path, &write) && !is_within(path, &hide) && is_without_links(path));
         freeze.sort();
         freeze.dedup();
         let mut pin: Vec<PathBuf> = between(&write, &hide).chain(between(&write, &freeze)).collect();
@@ -391,6 +392,11 @@ impl CageSpec {
         command.arg(HELPER_COMMAND).arg(spec).arg(file).args(argv);
         Ok(command)
     }
+}
+
+/// True if a path leads through no link to what is there.
+fn is_without_links(path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|found| found == path)
 }
 
 /// A word that no program can guess.
