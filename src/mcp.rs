@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ostler_drivers::cage::{SandboxConfig, Workspaces};
 use ostler_drivers::mcp::{Acceptance, Listing, McpConfig, McpServer, Pins, Place, tools};
 use ostler_kernel::port::{Device, Tool};
+use ostler_server::user_folder;
 
 /// The configured MCP servers. A server starts with the first call of one of its tools.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +36,7 @@ impl McpServers {
         let pins = data.map(Pins::of);
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let (folder, data) = (std::path::absolute(folder)?, data.map(Path::to_owned));
-        let place = Place { folder: folder.clone(), data, sandbox: sandbox.clone() };
+        let place = Place { folder: folder.clone(), data, sandbox: sandbox.clone(), user: user_folder() };
         let server = |(name, config): (&String, &McpConfig)| {
             McpServer::new(name, config.clone(), place.clone(), pins.clone()).map(Arc::new)
         };

@@ -28,6 +28,9 @@ use crate::cli::session::signals;
 /// Levels that `OSTLER_LOG` takes.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
+/// Directive that hides what the MCP library logs about logins.
+const LOGINS_OFF: &str = "rmcp::transport::auth=off";
+
 /// Returns the log filter: `error`, unless `OSTLER_LOG` names a level or a directive. `EnvFilter` would
 /// take an unknown level for the name of a target, and log nothing.
 fn log_filter() -> EnvFilter {
@@ -37,7 +40,8 @@ fn log_filter() -> EnvFilter {
     let filter =
         Some(requested).filter(|requested| is_level || requested.contains('=')).map(EnvFilter::try_new);
     if let Some(Ok(filter)) = filter {
-        return filter;
+        // The library logs codes and identity tokens of logins.
+        return filter.add_directive(LOGINS_OFF.parse().expect("it is a directive"));
     }
     if !requested.is_empty() {
         status_line(format!(

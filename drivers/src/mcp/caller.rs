@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use super::connection::{self, Listing};
 use super::question::{self, Asking, MCP_QUESTION_ROUNDS_MAX};
+use super::refusal::{NotConnected, Refusal};
 use super::result::clipped;
 
 /// Reason for a call without a result.
@@ -27,6 +28,8 @@ use super::result::clipped;
 pub(super) enum CallError {
     /// The server refused the request; the tool did nothing.
     Refused(String),
+    /// The call has no token, or not the right one; the tool did nothing.
+    Unauthorized(Refusal),
     /// The server answered with an internal error, or with no result of a tool. The tool may have done a part of the work.
     Broken(String),
     /// The connection ended before the answer. The tool may have done the work.
@@ -115,10 +118,10 @@ impl Caller {
     /// # Errors
     ///
     /// The server does not list the tools in time.
-    pub(super) async fn changed(&self, within: Duration) -> Result<Listing, String> {
+    pub(super) async fn changed(&self, within: Duration) -> Result<Listing, NotConnected> {
         self.host.changed.notified().await;
         let listed = tokio::time::timeout(within, connection::list(&self.peer)).await;
-        listed.unwrap_or_else(|_| Err("its tools changed, and are not listed in time".to_owned()))
+        listed.unwrap_or_else(|_| Err("its tools changed, and are not listed in time".to_owned().into()))
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -151,7 +154,10 @@ impl Caller {
     async fn call_once(&self, params: CallToolRequestParams, asking: &Asking) -> Result<Answered, CallError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-        let handle = sent.map_err(|error| CallError::Lost(error.to_string()))?;
+        let handle = sent.map_err(|error| match Refusal::of(&error) {
+            Some(refusal) => CallError::Unauthorized(refusal),
+            None => CallError::Lost(error.to_string()),
+        })?;
         let mut call = RunningCall::new(self, handle, asking.clone());
         let answered = match call.handle.as_mut() {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
@@ -225,6 +231,9 @@ fn result(answered: Result<ServerResult, ServiceError>) -> Result<Answered, Call
                 _ => Err(CallError::Broken(told)),
             }
         }
-        Err(error) => Err(CallError::Lost(error.to_string())),
+        Err(error) => match Refusal::of(&error) {
+            Some(refusal) => Err(CallError::Unauthorized(refusal)),
+            None => Err(CallError::Lost(error.to_string())),
+        },
     }
 }

@@ -7,6 +7,8 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::login::OauthConfig;
+
 /// Longest name of a server, in bytes.
 pub const MCP_NAME_BYTES_MAX: usize = 32;
 
@@ -35,6 +37,8 @@ pub struct McpConfig {
     pub env: BTreeSet<String>,
     /// Name of the environment variable with the bearer token for `url`.
     pub token_env: Option<String>,
+    /// What a login at `url` with OAuth goes by.
+    pub oauth: Option<OauthConfig>,
     /// Impact of the tools, instead of 2.
     pub impact: ImpactConfig,
     /// Believes the annotations of the server for tools without `impact`.
@@ -177,6 +181,22 @@ impl McpConfig {
         if self.start_ms == Some(0) {
             fault(Some("start_ms"), "no server starts in 0 ms".into(), "use at least 1");
         }
+        if let Some(oauth) = &self.oauth {
+            if self.url.is_none() {
+                fault(
+                    Some("oauth"),
+                    "a server without an address has no login".into(),
+                    "add `url`, or remove `oauth`",
+                );
+            }
+            if self.token_env.is_some() {
+                let what = "a server gets either the token of `token_env` or that of a login";
+                fault(Some("oauth"), what.into(), "remove one of the two");
+            }
+            for (what, help) in oauth.faults() {
+                fault(Some("oauth"), what, help);
+            }
+        }
         faults
     }
 
@@ -285,7 +305,7 @@ mod tests {
             "x",
             "comand = []",
             expect![
-                "unknown field `comand`, expected one of `command`, `url`, `env`, `token_env`, `impact`, `trust`, `sensitive`, `sandbox`, `read`, `write`, `may_change`, `network`, `start_ms`"
+                "unknown field `comand`, expected one of `command`, `url`, `env`, `token_env`, `oauth`, `impact`, `trust`, `sensitive`, `sandbox`, `read`, `write`, `may_change`, `network`, `start_ms`"
             ],
         );
         check("x", "impact = \"low\"", expect!["an impact from 0 to 2, or a table such as {git_log = 0}"]);

@@ -1,5 +1,6 @@
 //! A connection to a server: the handshake, the list of its tools, and the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{PaginatedRequestParams, ProtocolVersion};
@@ -12,6 +13,8 @@ use super::caller::{Caller, Host};
 use super::config::McpConfig;
 use super::definition::Definition;
 use super::http::http_transport;
+use super::login::Login;
+use super::refusal::{NotConnected, Refusal};
 use super::stdio::{Place, StdioServer};
 use ostler_kernel::port::NamedFile;
 
@@ -55,11 +58,17 @@ impl Connection {
     /// # Errors
     ///
     /// The reason for the missing connection.
-    pub(super) async fn open(name: &str, config: &McpConfig, place: &Place) -> Result<Connection, String> {
-        match Connection::open_as(name, config, place, either_handshake()).await {
+    pub(super) async fn open(
+        name: &str,
+        config: &McpConfig,
+        place: &Place,
+        login: Option<&Arc<Login>>,
+    ) -> Result<Connection, NotConnected> {
+        match Connection::open_as(name, config, place, login, either_handshake()).await {
             // Some servers answer an unknown request with something other than an error.
             Err(NotOpen { why, retry: true }) => {
-                let again = Connection::open_as(name, config, place, ClientLifecycleMode::Initialize).await;
+                let mode = ClientLifecycleMode::Initialize;
+                let again = Connection::open_as(name, config, place, login, mode).await;
                 again.map_err(|_| why)
             }
             opened => opened.map_err(|error| error.why),
@@ -70,9 +79,10 @@ impl Connection {
         name: &str,
         config: &McpConfig,
         place: &Place,
+        login: Option<&Arc<Login>>,
         mode: ClientLifecycleMode,
     ) -> Result<Connection, NotOpen> {
-        let never = |why| NotOpen { why, retry: false };
+        let never = |why: String| NotOpen { why: why.into(), retry: false };
         let breach = Breach::default();
         let Some(url) = &config.url else {
             let started = StdioServer::start(name, config, place, &breach).await;
@@ -81,15 +91,20 @@ impl Connection {
                 Ok(running) => Ok(Connection { running, program: Some(program), breach }),
                 Err(error) => {
                     let retry = is_odd(&error);
-                    Err(NotOpen { why: why(&breach, Some(&mut program), &told(&error)).await, retry })
+                    let why = why(&breach, Some(&mut program), &told(&error)).await;
+                    Err(NotOpen { why: why.into(), retry })
                 }
             };
         };
-        let transport = Bounded::new(http_transport(url, config).map_err(never)?, breach.clone());
-        match Host::default().serve_with_lifecycle(transport, mode).await {
+        let transport = http_transport(url, config, login.cloned()).map_err(never)?;
+        match Host::default().serve_with_lifecycle(Bounded::new(transport, breach.clone()), mode).await {
             Ok(running) => Ok(Connection { running, program: None, breach }),
             Err(error) => {
-                Err(NotOpen { why: why(&breach, None, &told(&error)).await, retry: is_odd(&error) })
+                let why = match refused(&error) {
+                    Some(refusal) => NotConnected::Refused(refusal),
+                    None => why(&breach, None, &told(&error)).await.into(),
+                };
+                Err(NotOpen { why, retry: is_odd(&error) })
             }
         }
     }
@@ -99,7 +114,7 @@ impl Connection {
     /// # Errors
     ///
     /// The server does not answer the request for the list, or the list exceeds a limit.
-    pub(super) async fn list(&self) -> Result<Listing, String> {
+    pub(super) async fn list(&self) -> Result<Listing, NotConnected> {
         list(self.running.peer()).await
     }
 
@@ -139,7 +154,7 @@ async fn why(breach: &Breach, program: Option<&mut StdioServer>, plain: &str) ->
 
 /// Reason for a connection that was not opened.
 struct NotOpen {
-    why: String,
+    why: NotConnected,
     /// The other handshake may work.
     retry: bool,
 }
@@ -147,15 +162,20 @@ struct NotOpen {
 /// The error as a message, without type names of the library.
 fn told(error: &ClientInitializeError) -> String {
     match error {
-        _ if error.is_authorization_required() => {
-            "it asks for authorization: name the environment variable with its token in `token_env`"
-                .to_owned()
-        }
         ClientInitializeError::TransportError { error, .. } => {
             super::result::clipped(&error.error.to_string())
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => told(fallback),
         error => super::result::clipped(&error.to_string()),
+    }
+}
+
+/// The refusal for want of a token behind an error of the handshake.
+fn refused(error: &ClientInitializeError) -> Option<Refusal> {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => Refusal::of(&*error.error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => refused(fallback),
+        _ => None,
     }
 }
 
@@ -178,13 +198,16 @@ fn either_handshake() -> ClientLifecycleMode {
 /// # Errors
 ///
 /// The server does not answer the request for the list, or the list exceeds a limit.
-pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, String> {
+pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, NotConnected> {
     let mut listing = listing(peer);
     let (mut cursor, mut bytes) = (None, 0);
     for _ in 0..MCP_PAGES_MAX {
         let asked = PaginatedRequestParams::default().with_cursor(cursor);
         let page = peer.list_tools(Some(asked)).await;
-        let page = page.map_err(|error| format!("its tools are not listed: {error}"))?;
+        let page = page.map_err(|error| match Refusal::of(&error) {
+            Some(refusal) => NotConnected::Refused(refusal),
+            None => format!("its tools are not listed: {error}").into(),
+        })?;
         for tool in page.tools {
             let name: String = tool.name.chars().take(super::MCP_TOOL_NAME_BYTES_MAX).collect();
             match Definition::of(tool) {
@@ -197,7 +220,8 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, String> {
             if listing.tools.len() + listing.refused.len() > MCP_TOOLS_MAX || bytes > MCP_LIST_BYTES_MAX {
                 return Err(format!(
                     "it lists more than {MCP_TOOLS_MAX} tools or {MCP_LIST_BYTES_MAX} bytes of them"
-                ));
+                )
+                .into());
             }
         }
         cursor = page.next_cursor;
@@ -205,7 +229,7 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, String> {
             return Ok(without_twins(listing));
         }
     }
-    Err(format!("its list of tools has more than {MCP_PAGES_MAX} pages"))
+    Err(format!("its list of tools has more than {MCP_PAGES_MAX} pages").into())
 }
 
 fn listing(peer: &Peer<RoleClient>) -> Listing {

@@ -9,9 +9,10 @@ use serde_json::Map;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::bounded::{Bounded, BoundedLines, Breach};
-use super::caller::{CallError, Caller, Host};
+use super::caller::{Caller, Host};
 use super::connection::{self, Listing};
 use super::question::Asking;
+use super::refusal::NotConnected;
 use super::result;
 
 /// Shakes hands over pipes, lists the tools and calls the first tool. Returns the list, and true if the call had a result; `None`
@@ -32,13 +33,17 @@ where
     let transport = Bounded::new(transport, breach);
     let opened = Host::default().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
     let running = opened.map_err(|error| error.to_string())?;
-    let listing = connection::list(running.peer()).await?;
+    let listed = connection::list(running.peer()).await;
+    let listing = listed.map_err(|error| match error {
+        NotConnected::Other(why) => why,
+        NotConnected::Refused(refusal) => format!("{refusal:?}"),
+    })?;
     let Some(tool) = listing.tools.first() else { return Ok((listing, None)) };
     let asking = Asking::new(&tool.name, Arc::new(NoLog));
     let caller = Caller::new(running.peer().clone(), running.service().clone());
     let answered = match caller.call(&tool.name, Map::new(), asking).await {
         Ok(answer) => result::value("frames", answer, |_| None).is_ok(),
-        Err(CallError::Refused(_) | CallError::Broken(_) | CallError::Lost(_)) => false,
+        Err(_) => false,
     };
     Ok((listing, Some(answered)))
 }

@@ -4,6 +4,7 @@
 //! starts with the first call ([`McpServer`] is a [`Device`](ostler_kernel::port::Device)), and lists its tools again with each start.
 //! A tool that differs from its accepted definition is held, and so is a server whose program has other files than the accepted ones.
 
+mod authorization;
 mod bounded;
 mod caller;
 mod class;
@@ -14,14 +15,17 @@ mod definition;
 pub mod frames;
 mod held;
 mod http;
+mod login;
 mod pins;
 mod program;
 mod question;
+mod refusal;
 mod result;
 mod server;
 mod stamps;
 mod stdio;
 mod tool;
+mod up;
 
 use std::sync::Arc;
 
@@ -36,6 +40,10 @@ pub use definition::{
     Definition, Difference, MCP_DESCRIPTION_BYTES_MAX, MCP_SCHEMA_DEPTH_MAX, MCP_TOOL_NAME_BYTES_MAX,
 };
 pub use held::MCP_DIFFERENCE_BYTES_MAX;
+pub use login::{
+    BegunLogin, LOGIN_ANSWER_BYTES_MAX, LOGIN_CALLBACK_BYTES_MAX, LOGIN_REQUEST, LoggedIn, LoginState,
+    OauthConfig,
+};
 pub use pins::{Acceptance, Accepted, MCP_PINS_BYTES_MAX, Pins};
 pub use program::{FileDifference, MCP_PROGRAM_BYTES_MAX};
 pub use question::{MCP_QUESTION_BYTES_MAX, MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX, MCP_QUESTIONS_MAX};

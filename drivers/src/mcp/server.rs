@@ -1,6 +1,5 @@
 //! A configured server: its accepted tools, and its connection.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,25 +10,22 @@ use ostler_kernel::port::{BoxFuture, Device, DeviceEnd, NamedFile};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-use super::caller::Caller;
+use super::authorization::Unauthorized;
 use super::config::{MCP_START_MS_DEFAULT, McpConfig};
 use super::connection::{Connection, Listing};
 use super::definition::{Definition, Difference};
 use super::held::{self, MAY_CHANGE};
+use super::login::{Login, OauthConfig};
 use super::pins::{Acceptance, Accepted, Pins};
 use super::program::ProgramFiles;
+use super::refusal::NotConnected;
 use super::stdio::Place;
 use super::tool::MCP_PREFIX;
+use super::up::{LAST_WORDS, LOST, Up};
 use crate::tool::tool_spec::transient;
 
 /// Starts for one call: a file of the program may change while it runs, and once more while it starts.
 const STARTS_MAX: usize = 3;
-
-/// Reason for the end of a connection with a call that has no answer.
-const LOST: &str = "the answer to a call was lost";
-
-/// Time for the end of a server, and what it writes to standard error about it, after an answer was lost.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A server of `[mcp.NAME]`. The supervised device connects on the first call.
 pub struct McpServer {
@@ -44,6 +40,10 @@ pub struct McpServer {
     link: watch::Sender<Link>,
     wanted: Notify,
     served: AtomicBool,
+    /// The login for `url`; `None` without a place for logins, and beside a `token_env`.
+    pub(super) login: Option<Arc<Login>>,
+    /// The last refusal of a connection for want of a token.
+    pub(super) unauthorized: Mutex<Option<Unauthorized>>,
 }
 
 /// State of the connection, for calls.
@@ -55,45 +55,6 @@ enum Link {
     Refused { why: String, wait_ms: u64 },
     /// Connected.
     Up(Arc<Up>),
-}
-
-pub(super) struct Up {
-    pub(super) caller: Caller,
-    /// The tools that the server lists.
-    listed: Mutex<BTreeMap<String, Definition>>,
-    program: ProgramFiles,
-    broken: Notify,
-    /// Reason for [`Up::end`].
-    why: OnceLock<&'static str>,
-    /// Reason for the end of the connection; `None` while it is open.
-    ended: watch::Sender<Option<String>>,
-}
-
-impl Up {
-    /// Ends the connection after a call without an answer, and returns the reason for its end; `None` if it is not known in time.
-    pub(super) async fn lost(&self) -> Option<String> {
-        self.end(LOST);
-        let mut ended = self.ended.subscribe();
-        let known = tokio::time::timeout(LAST_WORDS * 2, ended.wait_for(Option::is_some));
-        known.await.ok()?.ok()?.clone().filter(|why| why != LOST)
-    }
-
-    fn end(&self, why: &'static str) {
-        self.why.get_or_init(|| why);
-        self.broken.notify_one();
-    }
-
-    /// True if a file of the program was written or replaced since it started: an interpreter may read it again.
-    async fn is_touched(self: &Arc<Up>) -> bool {
-        let up = Arc::clone(self);
-        let looked = tokio::task::spawn_blocking(move || up.program.is_touched());
-        looked.await.unwrap_or(true)
-    }
-
-    /// Present definition of a tool; `None` if the server no longer lists the tool.
-    pub(super) fn listed(&self, tool: &str) -> Option<Definition> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
-    }
 }
 
 impl std::fmt::Debug for McpServer {
@@ -110,6 +71,7 @@ impl McpServer {
     /// The accepted tools cannot be read.
     pub fn new(name: &str, config: McpConfig, place: Place, pins: Option<Pins>) -> io::Result<McpServer> {
         let accepted = pins.as_ref().map_or(Ok(None), |pins| pins.read(name))?;
+        let login = login(&config, &place);
         Ok(McpServer {
             table: name.to_owned(),
             config,
@@ -120,6 +82,8 @@ impl McpServer {
             link: watch::Sender::new(Link::Down),
             wanted: Notify::new(),
             served: AtomicBool::new(false),
+            login,
+            unauthorized: Mutex::default(),
         })
     }
 
@@ -166,7 +130,8 @@ impl McpServer {
     ///
     /// The reason for the missing list: also that the program is held.
     pub async fn look(&self) -> Result<Listing, String> {
-        let (connection, listing, _) = self.connect(None).await?;
+        let connected = self.connect(None).await;
+        let (connection, listing, _) = connected.map_err(|why| self.told(&why))?;
         connection.close().await;
         Ok(listing)
     }
@@ -177,17 +142,30 @@ impl McpServer {
     ///
     /// The reason for the missing list: also that the program is another one by now.
     pub async fn look_at(&self, program: &[NamedFile]) -> Result<Listing, String> {
-        let (connection, listing, _) = self.connect(Some(program)).await?;
+        let connected = self.connect(Some(program)).await;
+        let (connection, listing, _) = connected.map_err(|why| self.told(&why))?;
         connection.close().await;
         Ok(listing)
     }
 
-    /// Starts the program, unless its files differ from the accepted ones, and lists the tools. Files that change while the program
-    /// starts end it: it may have read them.
+    /// Connects as [`Self::connect_now`] does, and notes a refusal for want of a token.
     async fn connect(
         &self,
         accepted: Option<&[NamedFile]>,
-    ) -> Result<(Connection, Listing, ProgramFiles), String> {
+    ) -> Result<(Connection, Listing, ProgramFiles), NotConnected> {
+        let connected = self.connect_now(accepted).await;
+        if let Err(why) = &connected {
+            self.note_refusal(why).await;
+        }
+        connected
+    }
+
+    /// Starts the program, unless its files differ from the accepted ones, and lists the tools. Files that change while the program
+    /// starts end it: it may have read them.
+    async fn connect_now(
+        &self,
+        accepted: Option<&[NamedFile]>,
+    ) -> Result<(Connection, Listing, ProgramFiles), NotConnected> {
         let program = ProgramFiles::read(&self.config, &self.place.folder).await;
         let held = match accepted {
             Some(accepted) => {
@@ -198,24 +176,27 @@ impl McpServer {
         held.map_or(Ok(()), Err)?;
         let start_ms = self.start_ms();
         let open = async {
-            let connection = Connection::open(&self.table, &self.config, &self.place).await?;
+            let login = self.login.as_ref();
+            let connection = Connection::open(&self.table, &self.config, &self.place, login).await?;
             let listing = connection.list().await?;
-            Ok((connection, listing))
+            Ok::<_, NotConnected>((connection, listing))
         };
         let opened = tokio::time::timeout(Duration::from_millis(start_ms), open).await;
-        let (connection, mut listing) = opened
-            .unwrap_or_else(|_| Err(format!("it did not start and list its tools within {start_ms} ms")))?;
+        let (connection, mut listing) = opened.unwrap_or_else(|_| {
+            Err(format!("it did not start and list its tools within {start_ms} ms").into())
+        })?;
         let now = ProgramFiles::read(&self.config, &self.place.folder).await;
         if let Some(files) = program.changed(&now) {
             return Err(format!(
                 "{files} changed while it started, so it was ended before any call; {MAY_CHANGE}"
-            ));
+            )
+            .into());
         }
         listing.program.clone_from(&program.files);
         Ok((connection, listing, program))
     }
 
-    fn start_ms(&self) -> u64 {
+    pub(super) fn start_ms(&self) -> u64 {
         self.config.start_ms.unwrap_or(MCP_START_MS_DEFAULT)
     }
 
@@ -264,7 +245,10 @@ impl McpServer {
                         let again = format!("it is tried again after {wait_ms} ms");
                         return Err(transient(format!("server {} is down: {why}; {again}", self.table)));
                     }
-                    Link::Down => self.wanted.notify_one(),
+                    Link::Down => match self.still_unauthorized() {
+                        Some(failure) => return Err(failure),
+                        None => self.wanted.notify_one(),
+                    },
                 }
                 if link.changed().await.is_err() {
                     return Err(transient(format!("server {} is gone", self.table)));
@@ -288,7 +272,7 @@ impl McpServer {
     async fn run(&self) -> String {
         let (connection, listing, program) = match self.connect(None).await {
             Ok(opened) => opened,
-            Err(why) => return why,
+            Err(why) => return self.told(&why),
         };
         let up = Arc::new(Up {
             caller: connection.caller(),
@@ -324,7 +308,7 @@ impl McpServer {
             };
             match listed {
                 Ok(listing) => self.store_listing(up, &listing),
-                Err(why) => return why,
+                Err(why) => return self.told(&why),
             }
         }
     }
@@ -381,6 +365,13 @@ impl Device for McpServer {
         }
         self.accept_tools(acceptance, Some(by)).map_err(|error| error.to_string())
     }
+}
+
+fn login(config: &McpConfig, place: &Place) -> Option<Arc<Login>> {
+    let (url, user) = (config.url.as_ref()?, place.user.as_ref()?);
+    let oauth: OauthConfig = config.oauth.clone().unwrap_or_default();
+    let login = config.token_env.is_none().then(|| Login::new(user, url, oauth));
+    login.flatten().map(Arc::new)
 }
 
 /// Sets the connection to [`Link::Down`] on drop, also if [`Device::serve`] is dropped.

@@ -38,6 +38,8 @@ pub struct Place {
     pub data: Option<PathBuf>,
     /// `[sandbox]`: the cage around programs.
     pub sandbox: SandboxConfig,
+    /// The user's own folder, where logins are kept; `None`: nobody logs in.
+    pub user: Option<PathBuf>,
 }
 
 /// A running program of a server. Killed on drop, with its descendants.
@@ -72,7 +74,7 @@ impl StdioServer {
         if !config.env.contains(NO_BYTE_CODE) {
             environment.push((NO_BYTE_CODE.to_owned(), "1".to_owned()));
         }
-        let Place { folder: path, data, mut sandbox } = place.clone();
+        let Place { folder: path, data, mut sandbox, user: _ } = place.clone();
         let rooted = |paths: &[PathBuf]| paths.iter().map(|given| named(&path, given)).collect();
         let (read, write): (Vec<PathBuf>, Vec<PathBuf>) = (rooted(&config.read), rooted(&config.write));
         sandbox.read.extend(read);

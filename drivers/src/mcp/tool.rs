@@ -15,7 +15,8 @@ use super::definition::Definition;
 use super::held;
 use super::question::Asking;
 use super::result;
-use super::server::{McpServer, Up};
+use super::server::McpServer;
+use super::up::Up;
 use crate::tool::tool_spec::{crash, structural};
 
 pub use ostler_kernel::port::MCP_PREFIX;
@@ -71,6 +72,10 @@ impl McpTool {
             Err(CallError::Refused(why)) => {
                 server.worked();
                 Err(structural(format!("server {}: {why}", server.name())))
+            }
+            Err(CallError::Unauthorized(refusal)) => {
+                server.worked();
+                Err(server.unauthorized(&refusal).await)
             }
             // The tool may have done a part of the work.
             Err(CallError::Broken(why)) => {

@@ -20,23 +20,23 @@ pub const HTTP_CONNECT_MS: u64 = 10_000;
 
 /// Opens connections to the destinations of an egress list.
 #[derive(Debug)]
-pub(super) struct HttpClient {
+pub(crate) struct HttpClient {
     egress: Egress,
     tls: OnceLock<rustls::ClientConfig>,
 }
 
 impl HttpClient {
-    pub(super) fn new(egress: Egress) -> HttpClient {
+    pub(crate) fn new(egress: Egress) -> HttpClient {
         HttpClient { egress, tls: OnceLock::new() }
     }
 
     /// Checks a URL against the egress list, without resolving its host.
-    pub(super) fn judge(&self, url: &str) -> Result<Destination, EgressFault> {
+    pub(crate) fn judge(&self, url: &str) -> Result<Destination, EgressFault> {
         self.egress.judge(url)
     }
 
     /// A client restricted to the permitted addresses of the URL's host. Resolves the host and checks every address.
-    pub(super) async fn open(&self, url: &str) -> Result<(Client, Url), Failure> {
+    pub(crate) async fn open(&self, url: &str) -> Result<(Client, Url), Failure> {
         let destination = self.judge(url).map_err(|fault| structural(fault.to_string()))?;
         let url = Url::parse(url).map_err(|error| structural(format!("the URL: {error}")))?;
         if url.host_str() != Some(&destination.host) || url.port_or_known_default() != Some(destination.port)

@@ -54,6 +54,7 @@ pub use fs_read::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
 pub use fs_write::WRITE_BYTES_MAX;
 pub use host_facts::{FACTS_FILE_BYTES_MAX, FACTS_ITEMS_MAX, FACTS_PROCESSES_MAX};
 pub use html::{PAGE_LINKS_MAX, PAGE_TITLE_BYTES_MAX};
+pub(crate) use http_client::HttpClient;
 pub use http_client::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS};
 pub use http_fetch::{FETCH_BYTES_DEFAULT, FETCH_BYTES_MAX, FETCH_REDIRECTS_MAX};
 pub use http_request::{HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};

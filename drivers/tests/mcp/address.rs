@@ -1,6 +1,6 @@
 //! Servers at an HTTP address: correct, with too large an answer, with a redirect, or with a token.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ostler_kernel::run::FailureCategory;
 use serde_json::{Value, json};
 
+use crate::wire::{Request, document, respond};
 use crate::world::World;
 
 /// Longer than every operation of these tests, and shorter than every time-out.
@@ -39,40 +40,18 @@ fn serve(kind: Kind) -> SocketAddr {
     address
 }
 
-fn answer(mut stream: TcpStream, kind: Kind) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(());
-        }
-        let lower = line.to_ascii_lowercase();
-        if let Some(value) = lower.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        if line == "\r\n" {
-            break;
-        }
-        head += &lower;
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
+fn answer(stream: TcpStream, kind: Kind) -> std::io::Result<()> {
+    let Some(Request { head, body, .. }) = Request::read(&stream)? else { return Ok(()) };
     if let Kind::Redirects(elsewhere) = kind {
-        let there =
-            format!("Location: http://{elsewhere}/mcp\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-        return stream.write_all(format!("HTTP/1.1 307 Temporary Redirect\r\n{there}").as_bytes());
+        let there = format!("Location: http://{elsewhere}/mcp\r\n");
+        return respond(&stream, "307 Temporary Redirect", &there, "");
     }
     let Ok(message) = serde_json::from_slice::<Value>(&body) else {
-        let none = "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        return stream.write_all(none.as_bytes());
+        return respond(&stream, "405 Method Not Allowed", "", "");
     };
     let (id, method) = (&message["id"], message["method"].as_str().unwrap_or_default());
     let result = match method {
-        _ if id.is_null() => {
-            let taken = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-            return stream.write_all(taken.as_bytes());
-        }
+        _ if id.is_null() => return respond(&stream, "202 Accepted", "", ""),
         "initialize" => json!({
             "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
             "serverInfo": {"name": "address", "version": "1"},
@@ -85,16 +64,10 @@ fn answer(mut stream: TcpStream, kind: Kind) -> std::io::Result<()> {
         },
         _ => {
             let error = json!({"code": -32601, "message": "no such method"});
-            return document(stream, &json!({"jsonrpc": "2.0", "id": id, "error": error}));
+            return document(&stream, &json!({"jsonrpc": "2.0", "id": id, "error": error}));
         }
     };
-    document(stream, &json!({"jsonrpc": "2.0", "id": id, "result": result}))
-}
-
-fn document(mut stream: TcpStream, document: &Value) -> std::io::Result<()> {
-    let text = document.to_string();
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
-    stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes())
+    document(&stream, &json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
 
 fn flood(mut stream: TcpStream, kind: &str, begin: &str) -> std::io::Result<()> {

@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod address;
+mod authority;
 mod bad;
 mod frames;
 mod good;
+mod login;
 mod misbehaving;
 mod program;
+mod wire;
 mod world;

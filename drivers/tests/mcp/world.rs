@@ -97,7 +97,12 @@ impl World {
 
     pub(crate) fn with(config: McpConfig) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place { folder: folder.path().to_owned(), data: None, sandbox: sandbox() };
+        let place = Place {
+            folder: folder.path().to_owned(),
+            data: None,
+            sandbox: sandbox(),
+            user: Some(folder.path().join("user")),
+        };
         let server = Arc::new(McpServer::new("x", config, place, None).unwrap());
         World {
             folder,
