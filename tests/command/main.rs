@@ -32,6 +32,7 @@ mod logs;
 mod long_run;
 mod market;
 mod mcp;
+mod mcp_login;
 mod mcp_program;
 mod metrics;
 mod model_plans;

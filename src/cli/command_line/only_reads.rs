@@ -140,6 +140,8 @@ mod tests {
             ostler market post: changes
             ostler mcp: reads, changes
             ostler mcp accept: changes
+            ostler mcp login: changes
+            ostler mcp logout: changes
             ostler mcp ls: reads
             ostler mcp probe: reads
             ostler mcp serve: changes

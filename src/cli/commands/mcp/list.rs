@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::cli::arguments::Globals;
+use crate::cli::commands::mcp::login::{state_json, state_line};
 use crate::cli::commands::mcp::server;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_line;
@@ -34,15 +35,20 @@ struct ServerLine {
     /// Reason for not starting the server: files of its program differ from the accepted ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<String>,
+    /// State of the login; absent for a server that takes none.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    login: Value,
 }
 
 pub(super) async fn servers(globals: &Globals, config: &Config) -> u8 {
-    let (mut lines, mut out) = (Vec::new(), Out::new());
+    let (mut lines, mut logins, mut out) = (Vec::new(), Vec::new(), Out::new());
     for server in config.servers.iter() {
         let (name, place) = (server.name().to_owned(), server.config().place());
         let (tools, by) = server.accepted().map(|now| (now.tools.len(), now.by)).unzip();
         let held = server.held(&server.program().await);
-        lines.push(ServerLine { name, place, tools, by: by.flatten(), held });
+        let login = state_json(server);
+        logins.extend(state_line(server));
+        lines.push(ServerLine { name, place, tools, by: by.flatten(), held, login });
     }
     if globals.json {
         lines.iter().for_each(|line| out.json(&tagged("server", line)));
@@ -70,6 +76,7 @@ pub(super) async fn servers(globals: &Globals, config: &Config) -> u8 {
             lines.iter().map(row).collect(),
         );
         lines.iter().filter_map(|line| line.held.as_deref()).for_each(tell_held);
+        logins.iter().for_each(|told| out.line(told));
     }
     code::SUCCEEDED
 }

@@ -2,6 +2,7 @@
 
 mod accept;
 mod list;
+mod login;
 mod serve;
 
 use std::fmt::Display;
@@ -53,6 +54,19 @@ enum What {
         after_help = "Examples:\n  ostler mcp accept git\n  ostler mcp accept git git_log git_status\n  ostler mcp accept git --yes"
     )]
     Accept(accept::AcceptArgs),
+    /// Log in at a server that asks for it, in a browser
+    ///
+    /// A server with a `url` may ask for a token of OAuth. The command prints the address to log in at, opens it with the program in
+    /// $BROWSER, or with that of the desktop at a terminal, and waits for the browser to return to a port of this machine. Where no
+    /// browser runs on this machine, open the address elsewhere, and paste the address at which the browser ends here. The token is
+    /// kept in the folder of your operator key, for the address of the server alone, and is renewed without you.
+    #[command(after_help = "Examples:\n  ostler mcp login tracker\n  ostler mcp login tracker --wait 30m")]
+    Login(login::LoginArgs),
+    /// Remove the login at a server
+    ///
+    /// The token is removed from this machine. To revoke it, use the page of the service.
+    #[command(after_help = "Example:\n  ostler mcp logout tracker")]
+    Logout(login::LogoutArgs),
     /// Be a server for other programs: runs, approvals, results
     #[command(
         after_help = "Examples:\n  ostler mcp serve\n  ostler mcp serve --intent 0 --workspace ../project\n  ostler mcp serve --http 127.0.0.1:8765 --token-env OSTLER_MCP_TOKEN"
@@ -73,6 +87,8 @@ pub(crate) async fn mcp(globals: &Globals, args: McpArgs) -> Result<u8, Failure>
         What::Tools(args) => list::tools(globals, &config, &args).await,
         What::Probe(args) => probe(globals, &config, &args.name).await,
         What::Accept(args) => accept::accept(globals, &config, args).await,
+        What::Login(args) => login::login(globals, &config, args).await,
+        What::Logout(args) => login::logout(globals, &config, &args),
         What::Serve(args) => serve::serve(globals, args).await,
     }
 }
@@ -108,7 +124,8 @@ async fn probe(globals: &Globals, config: &Config, name: &str) -> Result<u8, Fai
         Ok(listing) => listing,
         Err(why) => {
             if globals.json {
-                out.json(&json!({"type": "probe", "server": name, "works": false, "told": why, "ms": ms}));
+                let told = json!({"type": "probe", "server": name, "works": false, "told": why, "ms": ms});
+                out.json(&told);
             } else {
                 out.line(format!("fails  {}  {}", elapsed(ms), harmless_line(&why)));
             }
@@ -121,11 +138,15 @@ async fn probe(globals: &Globals, config: &Config, name: &str) -> Result<u8, Fai
         out.json(&json!({
             "type": "probe", "server": name, "works": true, "told": listing.server, "protocol": listing.protocol,
             "ms": ms, "tools": listing.tools.len(), "refused": listing.refused, "differ": differ,
+            "login": login::state_json(server),
         }));
         return Ok(code::SUCCEEDED);
     }
     let (told, tools) = (harmless_line(&listing.server), plural(listing.tools.len(), "tool"));
     out.line(format!("works  {}  {told}, protocol {}, {tools}", elapsed(ms), listing.protocol));
+    if let Some(told) = login::state_line(server) {
+        out.line(told);
+    }
     show_refused(&listing, &mut out);
     show(&differences, &mut out);
     if !differences.is_empty() {
