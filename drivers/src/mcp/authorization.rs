@@ -66,16 +66,19 @@ impl McpServer {
         listed.map(drop)
     }
 
-    /// Removes the login at the address of the server. Returns whether there was one. May block.
+    /// Removes the login at the address of the server. Returns whether there was one.
     ///
     /// # Errors
     ///
     /// The file of the login cannot be removed.
-    pub fn log_out(&self) -> io::Result<bool> {
+    pub async fn log_out(&self) -> io::Result<bool> {
         // A login from before `token_env` came is removed too.
         let login = self.config.url.as_deref().zip(self.place.user.as_deref());
         let login = login.and_then(|(url, user)| Login::new(user, url, OauthConfig::default()));
-        login.map_or(Ok(false), |login| login.remove())
+        match login {
+            Some(login) => login.remove().await,
+            None => Ok(false),
+        }
     }
 
     /// The state of the login; `None` if the server takes no login. May block.

@@ -41,8 +41,8 @@ pub use definition::{
 };
 pub use held::MCP_DIFFERENCE_BYTES_MAX;
 pub use login::{
-    BegunLogin, LOGIN_ANSWER_BYTES_MAX, LOGIN_CALLBACK_BYTES_MAX, LOGIN_REQUEST, LoggedIn, LoginState,
-    OauthConfig,
+    BegunLogin, LOGIN_ANSWER_BYTES_MAX, LOGIN_CALLBACK_BYTES_MAX, LOGIN_REQUEST, LOGIN_SCOPES_MAX, LoggedIn,
+    LoginState, OauthConfig,
 };
 pub use pins::{Acceptance, Accepted, MCP_PINS_BYTES_MAX, Pins};
 pub use program::{FileDifference, MCP_PROGRAM_BYTES_MAX};

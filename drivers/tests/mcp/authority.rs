@@ -27,6 +27,8 @@ pub(crate) struct Conduct {
     pub(crate) lasts: Option<u64>,
     /// `error` of renewals.
     pub(crate) refuses_renewals: Option<&'static str>,
+    /// Names no scope where it asks for a token.
+    pub(crate) asks_no_scope: bool,
     /// Scope that calls need beyond those of the token.
     pub(crate) needs: Option<&'static str>,
 }
@@ -116,10 +118,12 @@ impl Authority {
             ("GET", "/.well-known/oauth-authorization-server") if conduct.floods > 0 => {
                 respond(stream, "200 OK", "", &"x".repeat(conduct.floods))
             }
-            ("GET", "/.well-known/oauth-authorization-server") => match conduct.redirects {
-                Some(there) => respond(stream, "302 Found", &format!("Location: {there}\r\n"), ""),
-                None => document(stream, &with(self.metadata(), &conduct.metadata)),
-            },
+            ("GET", "/.well-known/oauth-authorization-server" | "/.well-known/other") => {
+                match conduct.redirects {
+                    Some(there) => respond(stream, "302 Found", &format!("Location: {there}\r\n"), ""),
+                    None => document(stream, &with(self.metadata(), &conduct.metadata)),
+                }
+            }
             ("POST", "/register") => {
                 let asked: Value = serde_json::from_slice(&request.body).unwrap();
                 document(stream, &json!({"client_id": "client-7", "redirect_uris": asked["redirect_uris"]}))
@@ -169,8 +173,9 @@ impl Authority {
         let message: Value = serde_json::from_slice(&request.body).unwrap();
         let valid = format!("access-{}", held.given);
         if held.revoked || request.bearer() != Some(valid.as_str()) {
+            let scope = if conduct.asks_no_scope { "" } else { ", scope=\"read\"" };
             let challenge = format!(
-                "WWW-Authenticate: Bearer resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\", scope=\"read\"\r\n",
+                "WWW-Authenticate: Bearer resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\"{scope}\r\n",
                 self.base()
             );
             return respond(stream, "401 Unauthorized", &challenge, "");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use ostler_drivers::mcp::{BegunLogin, LOGIN_ANSWER_BYTES_MAX, LoggedIn, LoginState};
+use ostler_drivers::mcp::{BegunLogin, LOGIN_ANSWER_BYTES_MAX, LOGIN_SCOPES_MAX, LoggedIn, LoginState};
 use ostler_kernel::run::FailureCategory;
 use serde_json::{Value, json};
 
@@ -69,8 +69,8 @@ async fn a_person_logs_in_and_calls_carry_the_token_until_the_logout() {
     let world = world.start().await;
     assert_eq!(world.call("say", json!({})).await.unwrap()["text"], "said");
     assert_eq!(authority.renewals(), 0);
-    assert!(world.server.log_out().unwrap());
-    assert!(!world.server.log_out().unwrap());
+    assert!(world.server.log_out().await.unwrap());
+    assert!(!world.server.log_out().await.unwrap());
     assert_eq!(fs::read_dir(world.path().join("user")).unwrap().count(), 0);
     let failure = world.failure("say", json!({})).await;
     assert_eq!(failure.category, FailureCategory::Structural, "nothing was called");
@@ -205,8 +205,8 @@ async fn a_client_of_the_configuration_is_not_registered_and_its_secret_is_of_th
     let authority = Authority::start(Conduct::default());
     // Cargo sets this variable for every test.
     let oauth =
-        "oauth = {client_id = \"mine\", client_secret_env = \"CARGO_PKG_NAME\", scopes = [\"other\"]}";
-    let world = World::of_address(&format!("{}{oauth}", authority.table()));
+        "oauth = {client_id = \"mine\", client_secret_env = \"CARGO_PKG_NAME\", scopes = [\"other\"], issuer";
+    let world = World::of_address(&format!("{}{oauth} = \"{}\"}}", authority.table(), authority.base()));
     assert_eq!(log_in(&world).await.unwrap().scopes, ["other"]);
     assert_eq!(authority.heard("POST /register"), Vec::<String>::new());
     assert!(authority.heard("GET /authorize")[0].contains("client_id=mine"));
@@ -227,7 +227,7 @@ async fn a_hostile_server_leads_nowhere() {
         (Conduct { redirects: Some(inner), ..Conduct::default() }, "redirect"),
         (resource("authorization_servers", json!([inner])), "none published usable metadata"),
         (resource("resource", json!("https://evil.example.com/mcp")), "mismatch"),
-        (metadata("issuer", json!("https://evil.example.com")), "issuer mismatch"),
+        (metadata("issuer", json!("https://evil.example.com")), "says that it is https://evil.example.com"),
         (metadata("authorization_endpoint", json!("file:///etc/passwd")), "neither https nor a loopback"),
         (metadata("authorization_endpoint", json!(inner)), "neither https nor a loopback"),
         (metadata("authorization_endpoint", json!("https://10.0.0.1/authorize")), "not a public address"),
@@ -243,4 +243,26 @@ async fn a_hostile_server_leads_nowhere() {
         assert!(why.contains(expected), "{why:?} has no {expected:?}");
         assert_eq!(files(&world), Vec::<PathBuf>::new());
     }
+}
+
+#[tokio::test]
+async fn a_server_cannot_speak_for_another_authorization_server() {
+    // With the name of a good server and a token endpoint of its own, it would get the code that the good server gives.
+    let authority = Authority::start(Conduct {
+        metadata: vec![("issuer", json!("https://login.example.com"))],
+        ..Conduct::default()
+    });
+    let other = format!("{}/.well-known/other", authority.base());
+    authority.conduct(|conduct| conduct.resource = vec![("authorization_servers", json!([other]))]);
+    let why = world(&authority).server.log_in().await.unwrap_err();
+    assert!(why.contains("says that it is https://login.example.com"), "{why}");
+}
+
+#[tokio::test]
+async fn a_server_fills_no_address_with_scopes() {
+    let scopes: Vec<String> = (0..500).map(|at| format!("scope-{at}")).chain(["a b".to_owned()]).collect();
+    let conduct = Conduct { resource: vec![("scopes_supported", json!(scopes))], ..Conduct::default() };
+    let authority = Authority::start(Conduct { asks_no_scope: true, ..conduct });
+    let begun = world(&authority).server.log_in().await.unwrap();
+    assert_eq!(begun.address().matches("scope-").count(), LOGIN_SCOPES_MAX);
 }

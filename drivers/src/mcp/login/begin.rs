@@ -1,6 +1,5 @@
 //! A login by a person.
 
-use std::io;
 use std::sync::Arc;
 
 use oauth2::TokenResponse;
@@ -10,12 +9,11 @@ use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, CredentialStore, InMemoryCredentialStore,
     OAuthClientConfig,
 };
-use tokio::task::spawn_blocking;
 
 use super::callback::{Callback, parameter, state_of};
 use super::kept::Kept;
 use super::requests::is_secret;
-use super::{CHALLENGE_BYTES_MAX, Login, LoginState, STEPS};
+use super::{CHALLENGE_BYTES_MAX, LOGIN_SCOPES_MAX, Login, LoginState, STEPS, is_scope};
 use crate::mcp::result::clipped;
 
 /// Name under which Ostler registers itself.
@@ -93,7 +91,11 @@ impl Login {
     }
 
     /// The authorization server, if it may be used.
-    fn issuer(&self, discovered: bool, metadata: &AuthorizationMetadata) -> Result<String, String> {
+    pub(super) fn issuer(
+        &self,
+        discovered: bool,
+        metadata: &AuthorizationMetadata,
+    ) -> Result<String, String> {
         let nobody = "it does not say who gives tokens for it; get one elsewhere, and name its environment variable in `token_env`";
         let issuer = metadata.issuer.clone().filter(|_| discovered).ok_or(nobody)?;
         let endpoints = [Some(&metadata.token_endpoint), metadata.registration_endpoint.as_ref()];
@@ -121,14 +123,15 @@ impl Login {
     /// Scopes to ask for: the configured ones, or those that the server names; with those of the login before, and those that calls
     /// were refused for since.
     async fn scopes(&self, manager: &AuthorizationManager, before: Option<&Kept>) -> Vec<String> {
-        let mut scopes = match self.config.scopes.is_empty() {
+        let named = match self.config.scopes.is_empty() {
             true => manager.select_initial_scopes(&[]).await,
             false => self.config.scopes.clone(),
         };
         let earlier =
             before.into_iter().flat_map(|kept| kept.credentials.granted_scopes.iter().chain(&kept.wanted));
-        for scope in earlier {
-            if !scopes.contains(scope) {
+        let mut scopes: Vec<String> = Vec::new();
+        for scope in named.iter().chain(earlier).filter(|scope| is_scope(scope)) {
+            if !scopes.contains(scope) && scopes.len() < LOGIN_SCOPES_MAX {
                 scopes.push(scope.clone());
             }
         }
@@ -220,13 +223,7 @@ impl BegunLogin {
         let scopes = credentials.granted_scopes.clone();
         let (challenge, client_secret) = (self.challenge, self.client_secret);
         let kept = Kept { url, challenge, client_secret, wanted, credentials };
-        let login = Arc::clone(&self.login);
-        let written = spawn_blocking(move || {
-            let _lock = login.file.lock()?;
-            login.file.write(&kept)?;
-            login.state()
-        });
-        let state = written.await.map_err(io::Error::from).flatten();
+        let state = self.login.keep(&kept).await;
         let state = state.map_err(|error| format!("the login cannot be kept: {error}"))?;
         Ok(LoggedIn { issuer: self.issuer, scopes, state })
     }

@@ -40,6 +40,10 @@ impl OauthConfig {
         if self.client_secret_env.is_some() && self.client_id.is_none() {
             faults.push(("`client_secret_env` without `client_id`".to_owned(), "add the `client_id`"));
         }
+        if self.client_secret_env.is_some() && self.issuer.is_none() {
+            let help = "add the `issuer` that knows the secret: a server may name another one";
+            faults.push(("`client_secret_env` without `issuer`".to_owned(), help));
+        }
         if self.client_id.is_some() && self.client_metadata_url.is_some() {
             let what = "a client has either a `client_id` or a `client_metadata_url`";
             faults.push((what.to_owned(), "remove one of the two"));
@@ -100,7 +104,7 @@ mod tests {
     #[test]
     fn a_table_is_understood_or_its_faults_are_named() {
         check(
-            "client_id = \"a\"\nclient_secret_env = \"S\"\nscopes = [\"a:b\"]\ncallback_port = 1",
+            "client_id = \"a\"\nclient_secret_env = \"S\"\nissuer = \"https://h\"\nscopes = [\"a:b\"]\ncallback_port = 1",
             expect![""],
         );
         check("client_metadata_url = \"https://h/c.json\"\nissuer = \"http://localhost:1\"", expect![""]);
@@ -115,8 +119,9 @@ mod tests {
             "#]],
         );
         check(
-            "client_id = \"a\"\nclient_metadata_url = \"https://h/c\"",
+            "client_id = \"a\"\nclient_secret_env = \"S\"\nclient_metadata_url = \"https://h/c\"",
             expect![[r#"
+                `client_secret_env` without `issuer`; add the `issuer` that knows the secret: a server may name another one
                 a client has either a `client_id` or a `client_metadata_url`; remove one of the two
             "#]],
         );

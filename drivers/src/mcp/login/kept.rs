@@ -1,6 +1,6 @@
 //! Kept logins: one file for each address, in the user's own folder, which no program of a step sees.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -148,13 +148,16 @@ impl KeptFile {
         Ok(was_there)
     }
 
-    /// Waits for the turn of this process to change the login. Blocks.
-    pub(super) fn lock(&self) -> io::Result<File> {
+    /// The turn to change the login; `None` while another process or call has it.
+    pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         self.make_folder()?;
         let mut options = OpenOptions::new();
         let lock = options.write(true).create(true).truncate(false).mode(0o600).open(self.lock_path())?;
-        lock.lock()?;
-        Ok(lock)
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 
     fn lock_path(&self) -> PathBuf {
@@ -211,7 +214,9 @@ mod tests {
         fs::write(one.path(), "{\"url\": secret").unwrap();
         let told = one.read().unwrap_err().to_string();
         assert!(told.contains("damaged") && !told.contains("secret"), "{told}");
-        drop(one.lock().unwrap());
+        let lock = one.try_lock().unwrap();
+        assert!(lock.is_some() && one.try_lock().unwrap().is_none());
+        drop(lock);
         assert!(one.remove().unwrap());
         assert!(!one.remove().unwrap());
         let left: Vec<_> = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path()).collect();

@@ -11,7 +11,8 @@ mod config;
 mod kept;
 mod requests;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +36,11 @@ pub use requests::{LOGIN_ANSWER_BYTES_MAX, LOGIN_REQUEST};
 /// Deadline of the steps of a login, or of a renewal, that no person takes.
 const STEPS: Duration = Duration::from_secs(60);
 
-/// Scopes that are remembered for the next login.
-const WANTED_MAX: usize = 64;
+/// Most scopes of a login.
+pub const LOGIN_SCOPES_MAX: usize = 64;
+
+/// Time between two looks at the lock of a login.
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// Longest challenge of a server that is kept, in bytes.
 const CHALLENGE_BYTES_MAX: usize = 8 << 10;
@@ -120,10 +124,7 @@ impl Login {
         let login = Arc::clone(self);
         let renewal = tokio::spawn(async move {
             let _turn = login.turn.lock().await;
-            let file = login.file.clone();
-            // Other processes of the user renew the same login.
-            let lock = spawn_blocking(move || file.lock()).await.map_err(io::Error::from).flatten();
-            let _lock = lock.map_err(unreadable)?;
+            let _lock = login.locked().await.map_err(unreadable)?;
             let kept = login.read().await.map_err(unreadable)?.ok_or(AuthError::AuthorizationRequired)?;
             match kept.access() {
                 None => Err(AuthError::AuthorizationRequired),
@@ -146,7 +147,8 @@ impl Login {
         memory.save(kept.credentials.clone()).await?;
         manager.set_credential_store(memory.clone());
         let found = manager.resolve_metadata_from_challenge(kept.challenge.as_deref()).await?;
-        if found.metadata.issuer != kept.credentials.issuer {
+        let issuer = self.issuer(found.source.is_discovered(), &found.metadata).ok();
+        if issuer.is_none() || issuer != kept.credentials.issuer {
             return Err(AuthError::AuthorizationRequired);
         }
         manager.set_metadata(found.metadata);
@@ -181,27 +183,45 @@ impl Login {
         spawn_blocking(move || file.write(&kept)).await?
     }
 
-    /// Remembers the scopes that a call was refused for, so that the next login asks for them.
-    pub(super) async fn want(&self, scopes: &[String]) -> io::Result<()> {
-        let file = self.file.clone();
-        let scopes: Vec<String> = scopes.iter().filter(|scope| is_scope(scope)).cloned().collect();
-        let wanted = move || {
-            let _lock = file.lock()?;
-            let Some(mut kept) = file.read()? else { return Ok(()) };
-            let before = kept.wanted.len();
-            for scope in scopes {
-                if !kept.wanted.contains(&scope) && kept.wanted.len() < WANTED_MAX {
-                    kept.wanted.push(scope);
+    /// The turn to change the file, also among processes of the user.
+    async fn locked(&self) -> io::Result<File> {
+        let turn = async {
+            loop {
+                match self.file.try_lock()? {
+                    Some(lock) => return Ok(lock),
+                    None => tokio::time::sleep(LOCK_POLL).await,
                 }
             }
-            if kept.wanted.len() == before { Ok(()) } else { file.write(&kept) }
         };
-        spawn_blocking(wanted).await?
+        let busy = "another process has been changing the login for too long";
+        tokio::time::timeout(STEPS, turn)
+            .await
+            .unwrap_or_else(|_| Err(io::Error::new(ErrorKind::TimedOut, busy)))
     }
 
-    /// Removes the login. Returns whether there was one. Waits for a renewal that is under way; may block.
-    pub(super) fn remove(&self) -> io::Result<bool> {
-        let _lock = self.file.lock()?;
+    /// Keeps a new login; durable on return.
+    async fn keep(&self, kept: &Kept) -> io::Result<LoginState> {
+        let _lock = self.locked().await?;
+        self.write(kept).await?;
+        self.state()
+    }
+
+    /// Remembers the scopes that a call was refused for, so that the next login asks for them.
+    pub(super) async fn want(&self, scopes: &[String]) -> io::Result<()> {
+        let _lock = self.locked().await?;
+        let Some(mut kept) = self.read().await? else { return Ok(()) };
+        let before = kept.wanted.len();
+        for scope in scopes.iter().filter(|scope| is_scope(scope)) {
+            if !kept.wanted.contains(scope) && kept.wanted.len() < LOGIN_SCOPES_MAX {
+                kept.wanted.push(scope.clone());
+            }
+        }
+        if kept.wanted.len() == before { Ok(()) } else { self.write(&kept).await }
+    }
+
+    /// Removes the login. Returns whether there was one. Waits for a renewal that is under way.
+    pub(super) async fn remove(&self) -> io::Result<bool> {
+        let _lock = self.locked().await?;
         self.file.remove()
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use ostler_kernel::gate::Egress;
 use reqwest::{Request, Url};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
+use serde::Deserialize;
 
+use crate::mcp::result::clipped;
 use crate::tool::HttpClient;
 
 /// Largest answer of an authorization server, in bytes.
@@ -43,7 +45,11 @@ impl Requests {
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err("an address without a host".to_owned());
         };
-        let entry = if self.opens(url) { format!("{host}:{port}") } else { format!("*:{port}") };
+        let opens = self.opens(url);
+        if !opens && is_loopback(url) {
+            return Err(format!("{} is this machine, and the server is elsewhere", place(url)));
+        }
+        let entry = if opens { format!("{host}:{port}") } else { format!("*:{port}") };
         let client = Egress::new([entry]).map(HttpClient::new).map_err(|error| error.to_string())?;
         client.judge(url.as_str()).map_err(|fault| fault.to_string())?;
         Ok(client)
@@ -61,8 +67,9 @@ impl Requests {
 
     async fn send(&self, request: OAuthHttpRequest) -> Result<oauth2::HttpResponse, OAuthHttpClientError> {
         let request = Request::try_from(request.request)?;
-        let client = self.client(request.url())?;
-        let (client, _) = client.open(request.url().as_str()).await.map_err(|failure| failure.message)?;
+        let url = request.url().clone();
+        let client = self.client(&url)?;
+        let (client, _) = client.open(url.as_str()).await.map_err(|failure| failure.message)?;
         let mut response = client.execute(request).await.map_err(reqwest::Error::without_url)?;
         let mut answer = oauth2::http::Response::builder().status(response.status());
         for (name, value) in response.headers() {
@@ -75,6 +82,7 @@ impl Requests {
             }
             body.extend_from_slice(&piece);
         }
+        check_speaker(&url, &body)?;
         Ok(answer.body(body)?)
     }
 }
@@ -87,6 +95,20 @@ impl OAuthHttpClient for Requests {
             sent.unwrap_or_else(|_| Err(format!("no answer within {} ms", self.deadline.as_millis()).into()))
         })
     }
+}
+
+/// Refuses metadata of an authorization server that another server publishes. With the name of a good server and a token endpoint of its
+/// own, it would get the codes that the good one gives. The library compares the two by the form of the address, which a server chooses.
+fn check_speaker(url: &Url, body: &[u8]) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        issuer: String,
+        #[serde(rename = "token_endpoint")]
+        _token_endpoint: String,
+    }
+    let Ok(Metadata { issuer, .. }) = serde_json::from_slice(body) else { return Ok(()) };
+    let is_same = Url::parse(&issuer).is_ok_and(|issuer| issuer.origin() == url.origin());
+    if is_same { Ok(()) } else { Err(format!("{} says that it is {}", place(url), clipped(&issuer))) }
 }
 
 /// True if nobody on the way reads along: https, or within this machine.

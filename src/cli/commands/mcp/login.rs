@@ -152,9 +152,9 @@ fn open(address: &str) {
     }
 }
 
-pub(super) fn logout(globals: &Globals, config: &Config, args: &LogoutArgs) -> Result<u8, Failure> {
+pub(super) async fn logout(globals: &Globals, config: &Config, args: &LogoutArgs) -> Result<u8, Failure> {
     let name = &args.name;
-    let removed = server(config, name)?.log_out();
+    let removed = server(config, name)?.log_out().await;
     let removed =
         removed.map_err(|error| Failure::internal(format!("the login at {name} is not removed: {error}")))?;
     let mut out = Out::new();

@@ -88,7 +88,7 @@ pub(crate) async fn mcp(globals: &Globals, args: McpArgs) -> Result<u8, Failure>
         What::Probe(args) => probe(globals, &config, &args.name).await,
         What::Accept(args) => accept::accept(globals, &config, args).await,
         What::Login(args) => login::login(globals, &config, args).await,
-        What::Logout(args) => login::logout(globals, &config, &args),
+        What::Logout(args) => login::logout(globals, &config, &args).await,
         What::Serve(args) => serve::serve(globals, args).await,
     }
 }
