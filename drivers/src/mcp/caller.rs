@@ -154,10 +154,7 @@ impl Caller {
     async fn call_once(&self, params: CallToolRequestParams, asking: &Asking) -> Result<Answered, CallError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-        let handle = sent.map_err(|error| match Refusal::of(&error) {
-            Some(refusal) => CallError::Unauthorized(refusal),
-            None => CallError::Lost(error.to_string()),
-        })?;
+        let handle = sent.map_err(|error| unanswered(&error))?;
         let mut call = RunningCall::new(self, handle, asking.clone());
         let answered = match call.handle.as_mut() {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
@@ -231,9 +228,15 @@ fn result(answered: Result<ServerResult, ServiceError>) -> Result<Answered, Call
                 _ => Err(CallError::Broken(told)),
             }
         }
-        Err(error) => match Refusal::of(&error) {
-            Some(refusal) => Err(CallError::Unauthorized(refusal)),
-            None => Err(CallError::Lost(error.to_string())),
-        },
+        Err(error) => Err(unanswered(&error)),
+    }
+}
+
+/// A call that the server did not answer, without type names of the library.
+fn unanswered(error: &ServiceError) -> CallError {
+    match (Refusal::of(error), error) {
+        (Some(refusal), _) => CallError::Unauthorized(refusal),
+        (None, ServiceError::TransportSend(error)) => CallError::Lost(clipped(&error.error.to_string())),
+        (None, error) => CallError::Lost(error.to_string()),
     }
 }

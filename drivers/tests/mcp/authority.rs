@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use serde_json::{Value, json};
 
@@ -27,6 +27,8 @@ pub(crate) struct Conduct {
     pub(crate) lasts: Option<u64>,
     /// `error` of renewals.
     pub(crate) refuses_renewals: Option<&'static str>,
+    /// Answers a call with a page that shows the request.
+    pub(crate) echoes: bool,
     /// Names no scope where it asks for a token.
     pub(crate) asks_no_scope: bool,
     /// Scope that calls need beyond those of the token.
@@ -42,6 +44,8 @@ struct Held {
     given: usize,
     revoked: bool,
     scope: String,
+    /// Told of the next renewal, which waits for an answer.
+    pause: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
 }
 
 #[derive(Clone)]
@@ -74,6 +78,13 @@ impl Authority {
     /// Refuses the tokens given so far.
     pub(crate) fn revoke(&self) {
         self.held.lock().unwrap().revoked = true;
+    }
+
+    /// Stops the next renewal. Returns what hears of it, and what lets it go on.
+    pub(crate) fn pause_renewal(&self) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let ((arrived, hears), (lets, go)) = (mpsc::channel(), mpsc::channel());
+        self.held.lock().unwrap().pause = Some((arrived, go));
+        (hears, lets)
     }
 
     pub(crate) fn base(&self) -> String {
@@ -109,6 +120,14 @@ impl Authority {
             format!("{} {} {body}", request.method, request.target),
             request.bearer().map(str::to_owned),
         ));
+        if body.contains("grant_type=refresh_token")
+            && let Some((arrived, go)) = held.pause.take()
+        {
+            drop(held);
+            arrived.send(()).unwrap();
+            go.recv().unwrap();
+            held = self.held.lock().unwrap();
+        }
         let conduct = held.conduct.clone();
         match (&*request.method, path) {
             ("GET", "/.well-known/oauth-protected-resource/mcp") => {
@@ -188,6 +207,7 @@ impl Authority {
                 "serverInfo": {"name": "authority", "version": "1"},
             }),
             "tools/list" => json!({"tools": [{"name": "say", "inputSchema": {"type": "object"}}]}),
+            "tools/call" if conduct.echoes => return respond(stream, "400 Bad Request", "", &request.head),
             "tools/call" => {
                 match conduct.needs.filter(|scope| !held.scope.split('+').any(|one| one == *scope)) {
                     Some(scope) => {

@@ -153,6 +153,32 @@ async fn one_renewal_serves_ten_calls_and_the_new_token_is_kept() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_given_up_loses_no_renewed_token() {
+    let authority = Authority::start(Conduct::default());
+    let world = logged_in(&authority).await;
+    world.call("say", json!({})).await.unwrap();
+    authority.revoke();
+    let (hears, lets) = authority.pause_renewal();
+    let paused = tokio::task::spawn_blocking(move || hears.recv().unwrap());
+    tokio::select! {
+        answered = world.call("say", json!({})) => panic!("{answered:?}"),
+        paused = paused => paused.unwrap(),
+    }
+    // The call is dropped by now.
+    lets.send(()).unwrap();
+    world.call("say", json!({})).await.unwrap();
+    assert_eq!(authority.renewals(), 1);
+}
+
+#[tokio::test]
+async fn a_page_that_shows_the_request_shows_no_token() {
+    let authority = Authority::start(Conduct { echoes: true, ..Conduct::default() });
+    let world = logged_in(&authority).await;
+    let failure = world.failure("say", json!({})).await;
+    assert!(failure.message.contains("authorization: bearer …"), "{}", failure.message);
+}
+
+#[tokio::test]
 async fn a_refused_renewal_names_the_line_to_type_and_is_not_repeated() {
     for (error, category, message) in [
         ("invalid_grant", FailureCategory::Structural, format!("server x: {NEEDED}")),

@@ -37,14 +37,18 @@ impl Authorized {
         F: Fn(Option<String>) -> Fut,
         Fut: Future<Output = Result<T, Refused>>,
     {
+        let send = async |token: Option<String>| {
+            let sent = send(token.clone()).await;
+            sent.map_err(|error| unauthorized(error, token.as_deref()))
+        };
         let Some(login) = self.login.as_ref().filter(|_| given.is_none()) else {
-            return send(given).await.map_err(unauthorized);
+            return send(given).await;
         };
         let token = login.token().await?;
-        match (send(token.clone()).await.map_err(unauthorized), token) {
+        match (send(token.clone()).await, token) {
             (Err(StreamableHttpError::AuthRequired(challenge)), Some(old)) => {
                 match login.renewed(old).await {
-                    Ok(token) => send(Some(token)).await.map_err(unauthorized),
+                    Ok(token) => send(Some(token)).await,
                     Err(AuthError::AuthorizationRequired) => {
                         Err(StreamableHttpError::AuthRequired(challenge))
                     }
@@ -56,11 +60,18 @@ impl Authorized {
     }
 }
 
-/// A 401 without a challenge is one, too.
-fn unauthorized(error: Refused) -> Refused {
+/// A 401 without a challenge is one, too. The text of a server, which becomes a message, may show the request with its token.
+fn unauthorized(error: Refused, token: Option<&str>) -> Refused {
     match error {
         StreamableHttpError::UnexpectedServerResponse(what) if what.starts_with("HTTP 401") => {
             StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
+        }
+        StreamableHttpError::UnexpectedServerResponse(what) => {
+            let shown = match token.filter(|token| !token.is_empty()) {
+                Some(token) => what.replace(token, "…").into(),
+                None => what,
+            };
+            StreamableHttpError::UnexpectedServerResponse(shown)
         }
         error => error,
     }
