@@ -1,7 +1,7 @@
 //! Logins: a person logs in, calls carry the token, one renewal serves all calls, and a hostile server leads nowhere.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 
 use ostler_drivers::mcp::{BegunLogin, LOGIN_ANSWER_BYTES_MAX, LOGIN_SCOPES_MAX, LoggedIn, LoginState};
@@ -135,8 +135,14 @@ async fn one_renewal_serves_ten_calls_and_the_new_token_is_kept() {
     let world = logged_in(&authority).await;
     world.call("say", json!({})).await.unwrap();
     authority.revoke();
+    // A process of its own has other locks, and the same file.
+    let other = World::of_address(&authority.table());
+    symlink(world.path().join("user"), other.path().join("user")).unwrap();
+    let other = [(); 5].map(|()| other.server.look());
     let calls: Vec<_> = (0..10).map(|_| world.call("say", json!({}))).collect();
-    for answered in futures::future::join_all(calls).await {
+    let (calls, looks) = futures::join!(futures::future::join_all(calls), futures::future::join_all(other));
+    assert!(looks.iter().all(Result::is_ok), "{looks:?}");
+    for answered in calls {
         assert_eq!(answered.unwrap()["text"], "said");
     }
     assert_eq!(authority.renewals(), 1);

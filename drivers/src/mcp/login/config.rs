@@ -3,7 +3,7 @@
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::requests::is_loopback;
+use super::requests::{is_private_literal, is_secret};
 
 /// `oauth` of `[mcp.NAME]`: what a login at the address of the server goes by. Without it, Ostler registers itself with the
 /// authorization server that the server names.
@@ -54,7 +54,7 @@ impl OauthConfig {
             faults.push((format!("{url:?} is no address of a client metadata document"), help));
         }
         if let Some(issuer) = self.issuer.as_deref().filter(|issuer| !is_issuer(issuer)) {
-            let help = "use an https address, such as \"https://login.example.com\"";
+            let help = "use an https address with the name of a host, such as \"https://login.example.com\"";
             faults.push((format!("{issuer:?} is no authorization server"), help));
         }
         if let Some(scope) = self.scopes.iter().find(|scope| !is_scope(scope)) {
@@ -72,7 +72,7 @@ fn is_document(url: &str) -> bool {
 }
 
 fn is_issuer(issuer: &str) -> bool {
-    Url::parse(issuer).is_ok_and(|url| url.scheme() == "https" || url.scheme() == "http" && is_loopback(&url))
+    Url::parse(issuer).is_ok_and(|url| is_secret(&url) && !is_private_literal(&url))
 }
 
 /// Longest scope, in bytes.
@@ -113,7 +113,7 @@ mod tests {
             expect![[r#"
                 `client_secret_env` without `client_id`; add the `client_id`
                 "https://h" is no address of a client metadata document; use an https address with a path, such as "https://example.com/client.json"
-                "http://h" is no authorization server; use an https address, such as "https://login.example.com"
+                "http://h" is no authorization server; use an https address with the name of a host, such as "https://login.example.com"
                 "a b" is no scope; list each scope as a text of its own
                 no program listens on port 0; remove `callback_port`
             "#]],
@@ -123,6 +123,12 @@ mod tests {
             expect![[r#"
                 `client_secret_env` without `issuer`; add the `issuer` that knows the secret: a server may name another one
                 a client has either a `client_id` or a `client_metadata_url`; remove one of the two
+            "#]],
+        );
+        check(
+            "issuer = \"https://10.0.0.1\"",
+            expect![[r#"
+                "https://10.0.0.1" is no authorization server; use an https address with the name of a host, such as "https://login.example.com"
             "#]],
         );
         check(

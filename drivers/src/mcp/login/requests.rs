@@ -56,13 +56,12 @@ impl Requests {
     }
 
     /// True if the configuration opens private addresses for this host: the host of the server, the named authorization server, and
-    /// for a server at a loopback or literal private address any address of that kind.
+    /// for a server of this machine any loopback address.
     fn opens(&self, url: &Url) -> bool {
         let is_named = |named: &Url| named.host() == url.host();
         is_named(&self.server)
             || self.issuer.as_ref().is_some_and(is_named)
             || is_loopback(&self.server) && is_loopback(url)
-            || is_private_literal(&self.server) && is_private_literal(url)
     }
 
     async fn send(&self, request: OAuthHttpRequest) -> Result<oauth2::HttpResponse, OAuthHttpClientError> {
@@ -124,7 +123,8 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn is_private_literal(url: &Url) -> bool {
+/// True for an address of a private network as a number. The library leads to none.
+pub(super) fn is_private_literal(url: &Url) -> bool {
     literal(url).is_some_and(|address| !address.is_loopback() && !ostler_kernel::gate::is_public(address))
 }
 
@@ -182,12 +182,13 @@ mod tests {
         ] {
             check(public, None, internal, false);
         }
-        check(public, Some("https://10.0.0.1"), "https://10.0.0.1/token", true);
+        check(public, Some("https://10.0.0.1"), "https://10.0.0.1:444/token", true);
         check(public, Some("https://10.0.0.1"), "https://10.0.0.2/token", false);
         check("http://localhost:1/mcp", None, "http://127.0.0.1:2/token", true);
         check("http://127.0.0.1:1/mcp", None, "https://169.254.169.254/x", false);
         check("http://127.0.0.1:1/mcp", None, "https://10.0.0.1/x", false);
-        check("https://10.0.0.5/mcp", None, "https://10.0.0.6/token", true);
+        check("http://[::1]:1/mcp", None, "http://[::1]:2/token", true);
+        check("https://10.0.0.5/mcp", None, "https://10.0.0.6/token", false);
         check("https://10.0.0.5/mcp", None, "http://127.0.0.1/token", false);
     }
 }
