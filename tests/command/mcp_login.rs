@@ -60,7 +60,10 @@ fn has(folder: &Path, text: &str) -> bool {
 fn a_run_names_the_login_that_a_person_does_once() {
     let authority = Authority::start(Conduct { lasts: Some(3_600), ..Conduct::default() });
     let world = world(&authority);
-    world.ostler(&format!("mcp ls {CONFIG}")).exits(0);
+    world
+        .ostler(&format!("mcp ls {CONFIG}"))
+        .exits(0)
+        .says("no login; if it asks for one: `ostler mcp login x");
     world.ostler(&format!("mcp probe x {CONFIG}")).exits(1).says("login needed: `ostler mcp login x");
     world.ostler(&format!("mcp accept x --yes {CONFIG}")).exits(5).complains("login needed");
     log_in(&world);
@@ -82,6 +85,8 @@ fn a_run_names_the_login_that_a_person_does_once() {
     world.ostler(&format!("mcp logout x {CONFIG}")).exits(0).says("is removed");
     world.ostler(&format!("mcp logout x {CONFIG}")).exits(0).says("there is no login");
     world.ostler(RUN).exits(1).says("login needed: `ostler mcp login x");
+    world.file("ostler.toml", &format!("[mcp.x]\n{}oauth = {{}}", authority.table()));
+    world.ostler(&format!("mcp ls {CONFIG}")).exits(0).says("login needed: `ostler mcp login x");
     assert!(!has(world.config(), "access-1"));
 }
 

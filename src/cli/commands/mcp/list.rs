@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use ostler::config::Config;
+use ostler_drivers::mcp::{LoginState, McpServer};
 use ostler_kernel::port::Tool;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,6 +14,7 @@ use crate::cli::commands::mcp::login::{state_json, state_line};
 use crate::cli::commands::mcp::server;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_line;
+use crate::cli::output::hints::with_location;
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line, tagged};
 
@@ -47,7 +49,7 @@ pub(super) async fn servers(globals: &Globals, config: &Config) -> u8 {
         let (tools, by) = server.accepted().map(|now| (now.tools.len(), now.by)).unzip();
         let held = server.held(&server.program().await);
         let login = state_json(server);
-        logins.extend(state_line(server));
+        logins.extend(state_line(server).or_else(|| first_login(server)));
         lines.push(ServerLine { name, place, tools, by: by.flatten(), held, login });
     }
     if globals.json {
@@ -79,6 +81,15 @@ pub(super) async fn servers(globals: &Globals, config: &Config) -> u8 {
         logins.iter().for_each(|told| out.line(told));
     }
     code::SUCCEEDED
+}
+
+/// A line about the login at a server that nobody has reached yet: whether it asks for one is not known.
+fn first_login(server: &McpServer) -> Option<String> {
+    let name = server.name();
+    let is_new = server.accepted().is_none() && matches!(server.login_state(), Ok(Some(LoginState::None)));
+    is_new.then(|| {
+        with_location(&format!("server {name}: no login; if it asks for one: `ostler mcp login {name}`"))
+    })
 }
 
 fn tell_held(why: &str) {
