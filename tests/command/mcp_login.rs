@@ -74,7 +74,7 @@ fn a_run_names_the_login_that_a_person_does_once() {
         .ostler(&format!("mcp ls --json {CONFIG}"))
         .exits(0)
         .says(r#""login":{"renewed":true,"state":"kept""#);
-    // Whatever logs say, no token is among it, nor in the data folder.
+    // No token is in logs, nor in the data folder.
     let mut logging = world.command(RUN);
     let ran = ended(logging.env("OSTLER_LOG", "trace")).exits(0);
     assert!(!ran.err.contains("access-1") && !ran.out.contains("access-1"));

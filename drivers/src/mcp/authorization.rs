@@ -1,4 +1,4 @@
-//! What a server refuses for want of a token, and the login that helps.
+//! Refusals of a server for want of a token, and the login that helps.
 
 use std::io;
 use std::sync::PoisonError;

@@ -37,7 +37,7 @@ pub struct McpConfig {
     pub env: BTreeSet<String>,
     /// Name of the environment variable with the bearer token for `url`.
     pub token_env: Option<String>,
-    /// What a login at `url` with OAuth goes by.
+    /// Terms of a login at `url` with OAuth.
     pub oauth: Option<OauthConfig>,
     /// Impact of the tools, instead of 2.
     pub impact: ImpactConfig,

@@ -7,7 +7,7 @@ use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientSco
 
 use super::result::clipped;
 
-/// Why a server was not asked, or did not do what it was asked. Nothing was called.
+/// Reason for a request that a server refused, or that was not sent. Nothing was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// A person has to log in. Holds what the server answered, where it says who gives tokens.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::wire::{Request, document, respond};
 
-/// What the servers do. Texts replace what a good server says.
+/// Conduct of the servers. Texts replace what a good server says.
 #[derive(Clone, Default)]
 pub(crate) struct Conduct {
     /// `iss` of the redirect; an empty text leaves it out.

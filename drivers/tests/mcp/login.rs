@@ -199,7 +199,7 @@ async fn a_refused_renewal_names_the_line_to_type_and_is_not_repeated() {
             assert!(failure.message.contains(&message), "{}", failure.message);
             assert!(!failure.message.contains("refresh-"), "{}", failure.message);
         }
-        // One that may work later is tried again, later.
+        // A renewal that may work later is tried again, later.
         assert!(authority.renewals() == 1 || error != "invalid_grant");
     }
 }

@@ -45,7 +45,7 @@ pub struct LoggedIn {
     pub issuer: String,
     /// Scopes of the token.
     pub scopes: Vec<String>,
-    /// How long it holds.
+    /// State of the login, with the end of the token.
     pub state: LoginState,
 }
 

@@ -23,7 +23,7 @@ const EARLY: Duration = Duration::from_secs(30);
 pub(super) struct Kept {
     /// Address of the server that the tokens are for. They are sent nowhere else.
     pub(super) url: String,
-    /// What the server answered without a token: where it says who gives tokens.
+    /// Answer of the server to a request without a token: it says who gives tokens.
     pub(super) challenge: Option<String>,
     /// Secret of the client.
     pub(super) client_secret: Option<String>,

@@ -55,18 +55,18 @@ pub(super) struct Login {
     turn: Mutex<()>,
 }
 
-/// What is kept of a login, for people.
+/// State of a login, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginState {
     /// Nobody logged in, or the login was removed.
     None,
     /// The token was refused or ended, and only a person can get another.
     Ended,
-    /// There is a token.
+    /// A token is kept.
     Kept {
-        /// Its end, in seconds since 1970; `None` if unknown.
+        /// End of the token, in seconds since 1970; `None` if unknown.
         until: Option<u64>,
-        /// It is renewed without a person.
+        /// The token is renewed without a person.
         renewed: bool,
     },
 }

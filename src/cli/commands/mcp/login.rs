@@ -29,7 +29,7 @@ const LINE_BYTES_MAX: u64 = 16 << 10;
 pub(super) struct LoginArgs {
     /// Name of the server in the configuration
     name: String,
-    /// How long to wait for the browser
+    /// Time to wait for the browser
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = waiting_time)]
     wait: HumanDuration,
 }
