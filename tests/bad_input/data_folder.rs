@@ -54,7 +54,7 @@ fn a_newer_format_and_a_foreign_folder_are_refused_and_kept() {
     for (text, says) in [
         (
             "ostler-store 99\n",
-            "has format 99, this program knows up to 16: a newer one wrote it; use that version; if no other version has ever",
+            "has format 99, this program knows up to 17: a newer one wrote it; use that version; if no other version has ever",
         ),
         ("something else\n", "has a damaged format file, which says \"something else\\n\""),
         ("", "has a damaged format file, which says \"\""),

@@ -228,10 +228,12 @@ fn step_lines(steps: &[StepView], detail: Detail, lines: &mut Vec<String>) {
 /// are in quotes.
 fn plan_name(id: &str) -> String {
     let name = fit_name(id, PLAN_COLUMNS_MAX);
-    // `Debug` also escapes blanks that are not U+0020.
-    match id.chars().all(|c| c.is_alphanumeric() || "-_.:".contains(c)) {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.:".contains(c);
+    // Neither an end of the quotes, nor a blank that is wider than it looks.
+    let quoted = |c: char| if c == '"' || c.is_whitespace() && c != ' ' { '\u{fffd}' } else { c };
+    match id.chars().all(is_plain) {
         true => name,
-        false => format!("{:?}", name),
+        false => format!("\"{}\"", name.chars().map(quoted).collect::<String>()),
     }
 }
 
@@ -394,6 +396,6 @@ mod tests {
             assert_eq!(plan_name(id), shown);
         }
         let long = plan_name(&format!("x{}", "\u{a0}".repeat(400)));
-        assert!(crate::cli::output::cells::width(&long) < 2 * PLAN_COLUMNS_MAX, "{long}");
+        assert!(crate::cli::output::cells::width(&long) <= PLAN_COLUMNS_MAX + 2, "{long}");
     }
 }
