@@ -177,6 +177,13 @@ const UNSUPPORTED: &[i64] = &[
 const GETXATTRAT: i64 = 464;
 const LISTXATTRAT: i64 = 465;
 
+/// Commands of `fcntl` with which a program hears of what others do with a file, also with one that it may only read, and holds them
+/// up for as long as it likes: leases, watches of a folder, delegations.
+const FILE_WATCHES: [u64; 3] = [1_024, 1_026, 1_040];
+
+/// The bit of a `flock` that keeps everybody else out.
+const LOCK_EXCLUSIVE: u64 = 2;
+
 /// Confines this process and all that it starts.
 pub(super) fn install(network: bool, observes: bool) -> Result<(), String> {
     // In a mount namespace what is hidden is not there.
@@ -280,6 +287,13 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
         .map(|request| SeccompRule::new(vec![when(1, Op::Eq, *request)?]))
         .collect();
     rules.insert(libc::SYS_ioctl, requests?);
+    let watches: Result<Vec<_>, _> =
+        FILE_WATCHES.iter().map(|command| SeccompRule::new(vec![when(1, Op::Eq, *command)?])).collect();
+    rules.insert(libc::SYS_fcntl, watches?);
+    if observes {
+        let exclusive = when(1, Op::MaskedEq(LOCK_EXCLUSIVE), LOCK_EXCLUSIVE)?;
+        rules.insert(libc::SYS_flock, vec![SeccompRule::new(vec![exclusive])?]);
+    }
     Ok(rules)
 }
 

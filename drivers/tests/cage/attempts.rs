@@ -233,6 +233,36 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         0,
         "python3 -c 'import ctypes,os;l=ctypes.CDLL(None);l.inotify_add_watch(l.inotify_init(),os.environ[\"OUT\"].encode(),0xfff)>0 and print(\"ESCAPED\")'",
     ),
+    said(
+        "holds up those who open a file that it may only read",
+        0,
+        "python3 -c 'import fcntl;fcntl.fcntl(open(\"tracked\"),1024,1);print(\"ESCAPED\")'",
+    ),
+    said(
+        "holds up those who open a file",
+        1,
+        "python3 -c 'import fcntl;fcntl.fcntl(open(\"tracked\",\"r+\"),1024,1);print(\"ESCAPED\")'",
+    ),
+    said(
+        "hears who writes a file that it may only read",
+        0,
+        "python3 -c 'import fcntl;fcntl.fcntl(open(\"tracked\"),1024,0);print(\"ESCAPED\")'",
+    ),
+    said(
+        "hears what happens in a folder",
+        0,
+        "python3 -c 'import fcntl,os;fcntl.fcntl(os.open(\".\",0),1026,0x8000003f);print(\"ESCAPED\")'",
+    ),
+    said(
+        "takes a delegation of a folder",
+        0,
+        "python3 -c 'import fcntl,os,struct;fcntl.fcntl(os.open(\".\",0),1040,struct.pack(\"IHH\",0,0,0));print(\"ESCAPED\")'",
+    ),
+    said(
+        "locks others out of a file that it may only read",
+        0,
+        "python3 -c 'import fcntl;fcntl.flock(open(\"tracked\"),6);print(\"ESCAPED\")'",
+    ),
     // The kernel.
     said(
         "executes memory",
