@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::pipe;
 
@@ -37,8 +38,8 @@ const SETTINGS: [&str; 7] =
 pub(super) fn command(
     spec: &CageSpec,
     separated: &Separated,
-    file: PathBuf,
-    argv: Vec<OsString>,
+    file: &Path,
+    argv: &[OsString],
 ) -> Result<Command, String> {
     let mut command = Command::new(&spec.bubblewrap);
     command.args(ALWAYS);
@@ -76,7 +77,11 @@ pub(super) fn command(
         let number = inherited(&filter).map_err(|error| format!("seccomp: {error}"))?;
         command.arg("--add-seccomp-fd").arg(number.to_string());
     }
-    command.arg("--").arg(file).args(argv.into_iter().skip(1));
+    // The limit of processes is set from within: outside, all processes of the user count.
+    let helper = open("/proc/self/exe", OFlags::PATH, Mode::empty()).and_then(handed_on);
+    let helper = helper.map_err(|error| format!("the helper: {error}"))?;
+    let within = spec.within().command_by(Path::new(&format!("/proc/self/fd/{helper}")), file, argv)?;
+    command.arg("--").arg(within.get_program()).args(within.get_args());
     Ok(command)
 }
 
@@ -109,8 +114,13 @@ fn show(command: &mut Command, path: &Path, writes: bool) {
 /// A pipe with these bytes, which the next program of this process inherits; its number.
 fn inherited(bytes: &[u8]) -> std::io::Result<i32> {
     let (read, write) = pipe()?;
-    fcntl_setfd(&read, FdFlags::empty())?;
     // A filter is smaller than the buffer of a pipe.
     File::from(write).write_all(bytes)?;
-    Ok(read.into_raw_fd())
+    Ok(handed_on(read)?)
+}
+
+/// The number of a descriptor, which the next program of this process inherits.
+fn handed_on(opened: OwnedFd) -> rustix::io::Result<i32> {
+    fcntl_setfd(&opened, FdFlags::empty())?;
+    Ok(opened.into_raw_fd())
 }

@@ -9,9 +9,7 @@ use std::sync::OnceLock;
 
 use ostler_kernel::port::CageRung;
 
-use super::spec::CageSpec;
-#[cfg(target_os = "linux")]
-use super::spec::Role;
+use super::spec::{CageSpec, Role};
 
 /// First argument of a call as the helper; the rest is between the two processes.
 pub const HELPER_COMMAND: &str = "__sandbox";
@@ -66,7 +64,7 @@ fn become_program(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report
         let failed = match spec.role {
             Role::Around => super::init::around(spec, &file, &argv).err(),
             Role::First => super::init::first(spec, &file, &argv).err(),
-            Role::Program => None,
+            Role::Within | Role::Program => None,
         };
         if let Some(what) = failed {
             return Report::cage(nonce, what);
@@ -77,30 +75,42 @@ fn become_program(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report
         Err(what) => return Report::cage(nonce, what),
     };
     let error = command.exec();
-    Report { nonce: nonce.to_owned(), errno: error.raw_os_error(), what: error.to_string() }
+    let what = match spec.role {
+        Role::Within => format!("{}: {error}", command.get_program().display()),
+        _ => error.to_string(),
+    };
+    Report { nonce: nonce.to_owned(), errno: error.raw_os_error(), what }
 }
 
 #[cfg(target_os = "linux")]
 fn confined(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Result<Command, String> {
-    use super::{bubblewrap, filter, mounts, privileges, rules};
+    use super::{bubblewrap, mounts, privileges};
     for group in &spec.groups {
         std::fs::write(group, "0").map_err(|error| format!("{}: {error}", group.display()))?;
     }
-    let separated = mounts::separate(spec)?;
-    if spec.rung == CageRung::Bubblewrap {
-        privileges::limit(&spec.limits, false)?;
-        return bubblewrap::command(spec, &separated, file, argv);
+    match (spec.role, spec.rung) {
+        (Role::Within, _) => privileges::limit(&spec.limits, true)?,
+        (_, CageRung::Bubblewrap) => {
+            return bubblewrap::command(spec, &mounts::separate(spec)?, &file, &argv);
+        }
+        _ => confine(spec)?,
     }
-    let is_own_user = separated.for_landlock(spec)?;
-    privileges::limit(&spec.limits, is_own_user || spec.is_own_user)?;
-    privileges::drop_all()?;
-    privileges::end_with(spec.parent)?;
-    rules::restrict(spec)?;
-    filter::install(spec.network, spec.observes)?;
     let mut argv = argv.into_iter();
     let mut command = Command::new(file);
     command.arg0(argv.next().unwrap_or_default()).args(argv);
     Ok(command)
+}
+
+/// Confines this process by what the rung `landlock` is made of.
+#[cfg(target_os = "linux")]
+fn confine(spec: &CageSpec) -> Result<(), String> {
+    use super::{filter, mounts, privileges, rules};
+    let is_own_user = mounts::separate(spec)?.for_landlock(spec)?;
+    privileges::limit(&spec.limits, is_own_user || spec.is_own_user)?;
+    privileges::drop_all()?;
+    privileges::end_with(spec.parent)?;
+    rules::restrict(spec)?;
+    filter::install(spec.network, spec.observes)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -124,6 +134,10 @@ impl Report {
 
     fn line(&self) -> String {
         let Report { nonce, errno, what } = self;
+        // Nobody reads such a line but a person.
+        if nonce.is_empty() {
+            return format!("{what}\n");
+        }
         format!("{nonce} {} {what}\n", errno.unwrap_or(0))
     }
 

@@ -69,6 +69,8 @@ pub(super) enum Role {
     Around,
     /// The first process of that namespace.
     First,
+    /// What bubblewrap starts in its namespaces: the program, once its limits are set.
+    Within,
     /// The program.
     Program,
 }
@@ -329,6 +331,15 @@ impl CageSpec {
             marks: Vec::new(),
             presence: None,
         }
+    }
+
+    /// For the helper in the namespaces of bubblewrap. Their first process shows its arguments to the program, so they hold neither the
+    /// nonce nor the paths of what is hidden.
+    #[cfg(target_os = "linux")]
+    pub(super) fn within(&self) -> CageSpec {
+        let nothing = Path::new("");
+        let trial = CageSpec::trial(self.rung, Role::Within, nothing, nothing);
+        CageSpec { nonce: String::new(), read: Vec::new(), limits: self.limits, ..trial }
     }
 
     pub(crate) fn rung(&self) -> CageRung {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ostler_drivers::cage::CallLimits;
 use ostler_kernel::port::CageRung;
 
-use crate::place::{Place, sandbox, works};
+use crate::place::{Place, as_another_user, sandbox, works};
 
 fn small() -> CallLimits {
     CallLimits { memory_mib: 64, cpu_s: 1, processes: 20, file_mib: 1 }
@@ -60,4 +60,9 @@ fn processes_end_at_their_limit() {
     }
     let script = "i=0; while [ $i -lt 60 ]; do sleep 1 & i=$((i+1)); done; echo managed";
     under_limits(script, |_, shown| assert!(!shown.contains("managed"), "{shown}"));
+}
+
+#[test]
+fn processes_of_another_user_end_at_their_limit() {
+    as_another_user("limits::processes_end_at_their_limit");
 }
