@@ -13,6 +13,7 @@ use rustix::pipe::pipe;
 
 use super::filter;
 use super::mounts::Separated;
+use super::paths::DEVICES;
 use super::spec::CageSpec;
 
 /// Always given: namespaces, no capabilities, no terminal, an end with the parent.
@@ -31,6 +32,14 @@ const ALWAYS: [&str; 8] = [
 const SETTINGS: [&str; 7] =
     ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/mtrr", "/proc/fs", "/proc/acpi"];
 
+/// Names of open files, which shells and their programs use.
+const OPEN_FILES: [(&str, &str); 4] = [
+    ("/proc/self/fd", "/dev/fd"),
+    ("/proc/self/fd/0", "/dev/stdin"),
+    ("/proc/self/fd/1", "/dev/stdout"),
+    ("/proc/self/fd/2", "/dev/stderr"),
+];
+
 /// The command that starts the program, for this process to become.
 ///
 /// What is hidden and frozen comes with the folders that are bound, where this process has made a namespace for it: bubblewrap finds
@@ -46,7 +55,8 @@ pub(super) fn command(
     if !spec.network {
         command.arg("--unshare-net");
     }
-    command.args(["--proc", "/proc", "--dev", "/dev"]);
+    command.args(["--proc", "/proc"]);
+    add_devices(&mut command, spec);
     // The root of a user namespace of root's may write these.
     for path in SETTINGS {
         command.args(["--ro-bind-try", path, path]);
@@ -96,6 +106,23 @@ fn keep(command: &mut Command, spec: &CageSpec) {
     for path in &spec.hide {
         command.args([OsStr::new("--tmpfs"), path.as_os_str(), OsStr::new("--remount-ro"), path.as_os_str()]);
     }
+}
+
+/// The devices that only compute, and nothing to write in beside them: bubblewrap's own folder of devices is memory without a limit,
+/// and makes terminals. Memory that programs share by name is in the temporary folder of the call.
+fn add_devices(command: &mut Command, spec: &CageSpec) {
+    command.args(["--tmpfs", "/dev"]);
+    for device in DEVICES.iter().filter(|device| Path::new(device).exists()) {
+        command.args(["--dev-bind", device, device]);
+    }
+    for (target, name) in OPEN_FILES {
+        command.args(["--symlink", target, name]);
+    }
+    let temporary = std::env::var_os("TMPDIR").and_then(|folder| Path::new(&folder).canonicalize().ok());
+    if let Some(folder) = temporary.filter(|folder| spec.write.contains(folder)) {
+        command.arg("--bind").arg(folder).arg("/dev/shm");
+    }
+    command.args(["--remount-ro", "/dev"]);
 }
 
 fn show(command: &mut Command, path: &Path, writes: bool) {

@@ -4,7 +4,7 @@
 /// One attempt.
 pub(crate) struct Attempt {
     pub name: &'static str,
-    /// The impact that the operator gave the program.
+    /// The impact that the operator gave the program; one of impact 2 has the network.
     pub impact: u8,
     pub script: &'static str,
     pub proof: Proof,
@@ -145,6 +145,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "echo x >> ostler.toml; echo x > n; mv -f n ostler.toml",
     ),
     changed("shares memory", 1, "shm", "echo x > $SHM"),
+    said("writes beside the devices", 0, "f=/dev/ostler-test-$$; echo x > $f && rm $f && echo ESCAPED"),
+    said(
+        "writes a file that is memory",
+        0,
+        "f=/dev/shm/ostler-test-$$; echo x > $f && rm $f && echo ESCAPED",
+    ),
+    said("makes a terminal", 0, "python3 -c 'import os;os.openpty();print(\"ESCAPED\")'"),
+    said("makes a terminal where it writes", 1, "python3 -c 'import os;os.openpty();print(\"ESCAPED\")'"),
     said("takes the unmasked folder back", 1, "umount .ostler || umount -l .ostler; cat .ostler/lock"),
     said("opens a setting of the kernel", 1, ": >> /proc/sys/kernel/hostname && echo ESCAPED"),
     said(
@@ -348,6 +356,21 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "connects to an abstract socket",
         0,
         "python3 -c 'import socket,os;s=socket.socket(1);s.connect(\"\\0\"+os.environ[\"ABSTRACT\"]);s.send(b\"x\")'",
+    ),
+    heard(
+        "sends to an abstract socket where it has the network",
+        2,
+        "python3 -c 'import socket,os;s=socket.socket(1,2);s.sendto(b\"x\",\"\\0\"+os.environ[\"ABSTRACT\"])'",
+    ),
+    heard(
+        "sends to an abstract socket from one of a pair where it has the network",
+        2,
+        "python3 -c 'import socket,os;a,b=socket.socketpair(1,2);a.sendto(b\"x\",\"\\0\"+os.environ[\"ABSTRACT\"])'",
+    ),
+    heard(
+        "sends to an abstract socket from a raw one of a pair where it has the network",
+        2,
+        "python3 -c 'import socket,os;a,b=socket.socketpair(1,3);a.sendto(b\"x\",\"\\0\"+os.environ[\"ABSTRACT\"])'",
     ),
     heard(
         "sends a datagram",

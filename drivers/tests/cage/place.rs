@@ -164,7 +164,9 @@ impl Place {
         listeners.iter().for_each(|it| it.set_nonblocking(true).unwrap());
         let datagrams =
             [out.path(), &ws.join("sub")].map(|it| UnixDatagram::bind(it.join("datagrams")).unwrap()).into();
-        let datagrams: Vec<UnixDatagram> = datagrams;
+        let mut datagrams: Vec<UnixDatagram> = datagrams;
+        // Each kind of socket has abstract names of its own.
+        datagrams.push(UnixDatagram::bind_addr(&address).unwrap());
         datagrams.iter().for_each(|it| it.set_nonblocking(true).unwrap());
         let segment = Command::new("ipcmk").args(["-M", "4096"]).output();
         let segment = segment.map_or_else(|_| String::new(), |it| String::from_utf8(it.stdout).unwrap());
@@ -274,7 +276,7 @@ impl Place {
         heard.contains(&true)
     }
 
-    /// Calls `shell.run` with a script that the operator gave this impact.
+    /// Calls `shell.run` with a script that the operator gave this impact; one of impact 2 has the network.
     pub(crate) fn call(&self, script: &str, impact: u8) -> ToolResult {
         self.call_with(sandbox(self.rung), script, impact)
     }
@@ -298,7 +300,7 @@ pub(crate) fn call(
     script: &str,
     impact: u8,
 ) -> ToolResult {
-    let effect = if impact == 0 { "read" } else { "write" };
+    let effect = ["read", "write", "external"][usize::from(impact)];
     let text = format!(
         "[shell]\nsandbox = {}\nallow = [{{argv = [\"sh\", \"*\"], impact = {impact}, effect = {effect:?}}}]",
         rung > CageRung::None

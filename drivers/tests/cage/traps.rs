@@ -151,3 +151,28 @@ fn copies_with_attributes_work_where_attributes_are_not_read() {
         assert_eq!(value["stdout"], "text\ntext\n", "{value}");
     });
 }
+
+/// A program could write the file of the helper by a descriptor that somebody in its cage has left open.
+#[test]
+fn the_helper_is_open_nowhere_in_the_cage() {
+    on_each_rung(|place| {
+        let script =
+            "readlink /proc/[0-9]*/fd/* /proc/[0-9]*/exe; cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'; true";
+        let value = place.call(script, 1).unwrap();
+        let shown = value["stdout"].as_str().unwrap();
+        // In the other rung it sees none of these.
+        let sees = place.rung() == CageRung::Bubblewrap;
+        assert!(shown.contains("__sandbox") == sees && !shown.contains("ostler-sandbox-"), "{value}");
+        assert!(!shown.lines().any(|line| line.ends_with("/ostler-sandbox")), "{value}");
+    });
+}
+
+#[test]
+fn shared_memory_by_name_is_in_the_temporary_folder_or_not_there() {
+    on_each_rung(|place| {
+        let script = "echo x > /dev/shm/named && ls $TMPDIR; /usr/bin/python3 -c 'import multiprocessing as m; m.Lock(); print(\"locked\")'; true";
+        let value = place.call(script, 1).unwrap();
+        let expected = if place.rung() == CageRung::Bubblewrap { "named\nlocked\n" } else { "" };
+        assert_eq!(value["stdout"], expected, "{value}");
+    });
+}
