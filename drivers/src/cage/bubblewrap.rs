@@ -83,7 +83,7 @@ pub(super) fn command(
     }
     let folder = std::env::current_dir().map_err(|error| format!("its folder: {error}"))?;
     command.args(["--remount-ro", "/"]).arg("--chdir").arg(folder);
-    for filter in filter::bytes(spec.network, spec.observes)? {
+    for filter in filter::bytes(spec)? {
         let number = inherited(&filter).map_err(|error| format!("seccomp: {error}"))?;
         command.arg("--add-seccomp-fd").arg(number.to_string());
     }

@@ -20,6 +20,16 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct CallGroup {
     folders: Vec<PathBuf>,
+    /// One of them limits the memory of all that is in it.
+    limits_memory: bool,
+}
+
+/// Whether the memory of a whole call has a limit on this machine: calls get a control group for it.
+pub fn limits_memory_of_calls() -> bool {
+    CallGroup::make("", CallLimits::default()).is_some_and(|group| {
+        group.remove();
+        group.limits_memory
+    })
 }
 
 /// Where this process may make groups.
@@ -39,7 +49,7 @@ impl CallGroup {
         let Hierarchies { unified, pids, memory } = hierarchies();
         let folder = unified.as_ref()?.join(&name);
         fs::create_dir(&folder).ok()?;
-        let mut group = CallGroup { folders: vec![folder.clone()] };
+        let mut group = CallGroup { folders: vec![folder.clone()], limits_memory: false };
         if !folder.join("cgroup.kill").exists() {
             group.remove();
             return None;
@@ -49,8 +59,10 @@ impl CallGroup {
             |folder: &Path, file: &str, most: u64| fs::write(folder.join(file), most.to_string()).is_ok();
         if limit(&folder, "memory.max", bytes) {
             limit(&folder, "memory.swap.max", 0);
+            group.limits_memory = true;
         } else if let Some(folder) = memory.as_ref().map(|memory| memory.join(&name)) {
-            group.add_limiting(folder, |folder| limit(folder, "memory.limit_in_bytes", bytes));
+            group.limits_memory =
+                group.add_limiting(folder, |folder| limit(folder, "memory.limit_in_bytes", bytes));
         }
         if !limit(&folder, "pids.max", limits.processes)
             && let Some(folder) = pids.as_ref().map(|pids| pids.join(&name))
@@ -60,14 +72,18 @@ impl CallGroup {
         Some(group)
     }
 
-    fn add_limiting(&mut self, folder: PathBuf, limit: impl FnOnce(&Path) -> bool) {
-        if fs::create_dir(&folder).is_ok() {
-            if limit(&folder) {
-                self.folders.push(folder);
-            } else {
-                let _ = fs::remove_dir(&folder);
-            }
+    /// Returns whether it limits now.
+    fn add_limiting(&mut self, folder: PathBuf, limit: impl FnOnce(&Path) -> bool) -> bool {
+        if fs::create_dir(&folder).is_err() {
+            return false;
         }
+        let limits = limit(&folder);
+        if limits {
+            self.folders.push(folder);
+        } else {
+            let _ = fs::remove_dir(&folder);
+        }
+        limits
     }
 
     /// Files through which a process enters.

@@ -64,7 +64,7 @@ impl Default for SandboxConfig {
 }
 
 /// `[sandbox.limits]`: limits of a call. Memory and processes are those of the whole call where it has a control group, otherwise
-/// memory is that of each process. Time is limited by the attempt.
+/// memory is that of each process, and of each piece of memory that its processes share. Time is limited by the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [sandbox.limits]")]
 pub struct CallLimits {

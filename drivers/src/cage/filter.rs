@@ -7,6 +7,8 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
+use super::spec::CageSpec;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Refused outright: other processes, devices of the kernel, namespaces and mounts, keys, memory that is a file.
@@ -184,21 +186,25 @@ const FILE_WATCHES: [u64; 3] = [1_024, 1_026, 1_040];
 /// The bit of a `flock` that keeps everybody else out.
 const LOCK_EXCLUSIVE: u64 = 2;
 
+/// Flags of memory that processes share and no file holds. The kernel counts none of it as a process's own, so the limit of a process
+/// does not hold for it.
+const SHARED_MEMORY: i32 = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+
 /// Confines this process and all that it starts.
-pub(super) fn install(network: bool, observes: bool) -> Result<(), String> {
+pub(super) fn install(spec: &CageSpec) -> Result<(), String> {
     // In a mount namespace what is hidden is not there.
     let unsupported = UNSUPPORTED.iter().map(|call| (*call, Vec::new())).collect();
     let unsupported = compiled(unsupported, libc::EOPNOTSUPP)?;
-    for program in programs(network, observes, false)?.into_iter().chain([unsupported]) {
+    for program in programs(spec, false)?.into_iter().chain([unsupported]) {
         apply_filter(&program).map_err(|error| format!("seccomp: {error}"))?;
     }
     Ok(())
 }
 
 /// The filters as bytes, for a program that installs them itself, in a network namespace of its own unless it has the network.
-pub(super) fn bytes(network: bool, observes: bool) -> Result<Vec<Vec<u8>>, String> {
+pub(super) fn bytes(spec: &CageSpec) -> Result<Vec<Vec<u8>>, String> {
     let bytes = |program: BpfProgram| program.iter().flat_map(instruction).collect();
-    Ok(programs(network, observes, !network)?.into_iter().map(bytes).collect())
+    Ok(programs(spec, !spec.network)?.into_iter().map(bytes).collect())
 }
 
 fn instruction(line: &sock_filter) -> Vec<u8> {
@@ -207,10 +213,24 @@ fn instruction(line: &sock_filter) -> Vec<u8> {
 }
 
 /// `alone`: the program has a network of its own, with nobody else in it.
-fn programs(network: bool, observes: bool, alone: bool) -> Result<[BpfProgram; 2], String> {
-    let refused = refused(network, observes, alone).map_err(|error| error.to_string())?;
+fn programs(spec: &CageSpec, alone: bool) -> Result<[BpfProgram; 3], String> {
+    let failed = |error: seccompiler::BackendError| error.to_string();
+    let refused = refused(spec.network, spec.observes, alone).map_err(failed)?;
+    let too_large = too_large(spec.limits.memory_mib << 20).map_err(failed)?;
     let missing: Rules = MISSING.iter().chain(MISSING_HERE).map(|call| (*call, Vec::new())).collect();
-    Ok([compiled(refused, libc::EPERM)?, compiled(missing, libc::ENOSYS)?])
+    Ok([
+        compiled(refused, libc::EPERM)?,
+        compiled(too_large, libc::ENOMEM)?,
+        compiled(missing, libc::ENOSYS)?,
+    ])
+}
+
+/// Refuses one piece of shared memory of more than these bytes.
+fn too_large(most: u64) -> Result<Rules, seccompiler::BackendError> {
+    let is_larger = Condition::new(1, Len::Qword, Op::Gt, most)?;
+    let shared = u64::from(SHARED_MEMORY.unsigned_abs());
+    let is_shared = Condition::new(3, Len::Dword, Op::MaskedEq(shared), shared)?;
+    Ok([(libc::SYS_mmap, vec![SeccompRule::new(vec![is_larger, is_shared])?])].into())
 }
 
 fn compiled(rules: Rules, errno: i32) -> Result<BpfProgram, String> {
@@ -346,14 +366,21 @@ fn makes_file() -> [u64; 2] {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use ostler_kernel::port::CageRung;
+
+    use super::super::spec::Role;
     use super::*;
 
     #[test]
     fn every_filter_compiles_and_fits() {
+        let trial = CageSpec::trial(CageRung::Landlock, Role::Program, Path::new(""), Path::new(""));
         for (network, observes, alone) in
             [(false, true, false), (false, false, false), (true, false, false), (false, false, true)]
         {
-            for program in programs(network, observes, alone).unwrap() {
+            let spec = CageSpec { network, observes, ..trial.clone() };
+            for program in programs(&spec, alone).unwrap() {
                 assert!(program.len() < 4_096, "{}", program.len());
             }
         }

@@ -110,7 +110,7 @@ fn confine(spec: &CageSpec) -> Result<(), String> {
     privileges::drop_all()?;
     privileges::end_with(spec.parent)?;
     rules::restrict(spec)?;
-    filter::install(spec.network, spec.observes)
+    filter::install(spec)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -29,6 +29,7 @@ mod rungs;
 mod spec;
 mod workspaces;
 
+pub use call_group::limits_memory_of_calls;
 pub use config::{CallLimits, SandboxConfig};
 pub use helper::{HELPER_COMMAND, enter};
 pub use paths::{SYSTEM_READ, writable};

@@ -35,6 +35,15 @@ fn memory_ends_at_its_limit() {
 }
 
 #[test]
+fn shared_memory_ends_at_its_limit() {
+    let script = "/usr/bin/python3 -c 'import mmap\nmmap.mmap(-1, 1 << 20)\nprint(\"small\", flush=True)\nmmap.mmap(-1, 65 << 20)\nprint(\"large\")'; true";
+    under_limits(script, |_, shown| {
+        assert!(shown.contains("small") && !shown.contains("large"), "{shown}");
+        assert!(shown.contains("Cannot allocate memory"), "{shown}");
+    });
+}
+
+#[test]
 fn a_file_ends_at_its_limit() {
     under_limits("head -c 4000000 /dev/zero > big; echo status $?", |place, shown| {
         assert!(!shown.contains("status 0"), "{shown}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ostler::config::Config;
-use ostler_drivers::cage::{Reached, reached};
+use ostler_drivers::cage::{Reached, limits_memory_of_calls, reached};
 use ostler_drivers::tool::builtin;
 use ostler_kernel::port::CageRung;
 
@@ -93,14 +93,15 @@ fn check_sandbox(config: &Config, report: &mut Report) {
     }
     let Reached { rung, missing, is_short, .. } = reached(&config.sandbox);
     let minimum = config.sandbox.minimum;
+    let caged = if limits_memory_of_calls() { CAGED.to_owned() } else { format!("{CAGED}; {NO_GROUP}") };
     match rung {
         _ if is_short => {
             let advice = "end what uses up processes, descriptors or memory, and run `ostler doctor` again";
             report.warn("sandbox", format!("cannot be tried now: {missing}"), advice);
         }
-        CageRung::Bubblewrap => report.pass("sandbox", format!("bubblewrap: {CAGED}; {NAMESPACES}")),
+        CageRung::Bubblewrap => report.pass("sandbox", format!("bubblewrap: {caged}; {NAMESPACES}")),
         CageRung::Landlock if minimum <= rung => {
-            report.pass("sandbox", format!("landlock: {CAGED}; {FILTERED} ({missing})"))
+            report.pass("sandbox", format!("landlock: {caged}; {FILTERED} ({missing})"))
         }
         _ if minimum <= rung => report.warn("sandbox", format!("none ({missing}): {UNCAGED}"), NO_CAGE),
         _ => {
@@ -115,6 +116,9 @@ fn check_sandbox(config: &Config, report: &mut Report) {
 const CAGED: &str = "programs that steps start read the workspace and the system, not your home folder nor the data folder; they \
                      change files only in the workspace, in a temporary folder of their own and in what [tools.shell] write \
                      names; those that only look change none";
+
+const NO_GROUP: &str = "there is no control group for the memory of a call, so memory_mib limits each of its processes and each piece of \
+                        memory that they share, and not all of them together";
 
 const NAMESPACES: &str = "they see no other process and, unless their effect is external, no network";
 
