@@ -14,7 +14,7 @@ use rustix::pipe::pipe;
 use super::filter;
 use super::mounts::Separated;
 use super::paths::DEVICES;
-use super::spec::CageSpec;
+use super::spec::{CageSpec, Role};
 
 /// Always given: namespaces, no capabilities, no terminal, an end with the parent.
 const ALWAYS: [&str; 8] = [
@@ -105,6 +105,16 @@ fn keep(command: &mut Command, spec: &CageSpec) {
     }
     for path in &spec.hide {
         command.args([OsStr::new("--tmpfs"), path.as_os_str(), OsStr::new("--remount-ro"), path.as_os_str()]);
+    }
+}
+
+impl CageSpec {
+    /// For the helper in the namespaces of bubblewrap. Their first process shows its arguments to the program, so they hold neither the
+    /// nonce nor the paths of what is hidden.
+    fn within(&self) -> CageSpec {
+        let nothing = Path::new("");
+        let trial = CageSpec::trial(self.rung, Role::Within, nothing, nothing);
+        CageSpec { nonce: String::new(), read: Vec::new(), limits: self.limits, ..trial }
     }
 }
 

@@ -157,6 +157,9 @@ const METADATA_HERE: &[i64] = &[];
 /// Flags of `clone` that make namespaces.
 const NAMESPACES: u64 = 0x7E02_0080;
 
+/// A process with this flag becomes a child of the parent, which does not know of it and never waits for it.
+const CLONE_PARENT: u64 = 0x8000;
+
 /// Puts characters into the input of a terminal, changes its discipline.
 const TERMINAL_REQUESTS: [u64; 3] = [0x5412, 0x541C, 0x5423];
 
@@ -296,7 +299,7 @@ fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompi
     set_id_refused(&mut rules)?;
     let namespaces: Result<Vec<_>, _> = (0..64)
         .map(|bit| 1_u64 << bit)
-        .filter(|flag| flag & NAMESPACES != 0)
+        .filter(|flag| flag & (NAMESPACES | CLONE_PARENT) != 0)
         .map(|flag| SeccompRule::new(vec![Condition::new(0, Len::Qword, Op::MaskedEq(flag), flag)?]))
         .collect();
     rules.insert(libc::SYS_clone, namespaces?);

@@ -10,7 +10,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use ostler_kernel::port::CageRung;
 use rustix::io::Errno;
 
-use super::config::SandboxConfig;
+use super::config::{CallLimits, SandboxConfig};
 use super::helper::{Report, own_helper};
 use super::paths::SYSTEM_READ;
 use super::spec::{CageSpec, Role};
@@ -171,6 +171,33 @@ fn tried(config: &SandboxConfig) -> Result<Reached, Shortage> {
         is_short: false,
         is_killed: false,
     })
+}
+
+impl CageSpec {
+    /// A cage that shows only the system, for trials.
+    pub(super) fn trial(rung: CageRung, role: Role, helper: &Path, bubblewrap: &Path) -> CageSpec {
+        CageSpec {
+            rung,
+            role,
+            is_own_user: false,
+            helper: helper.to_owned(),
+            bubblewrap: bubblewrap.to_owned(),
+            parent: std::process::id(),
+            nonce: "trial".to_owned(),
+            read: SYSTEM_READ.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
+            write: Vec::new(),
+            links: BTreeMap::new(),
+            hide: Vec::new(),
+            pin: Vec::new(),
+            freeze: Vec::new(),
+            network: false,
+            observes: true,
+            limits: CallLimits::default(),
+            groups: Vec::new(),
+            marks: Vec::new(),
+            presence: None,
+        }
+    }
 }
 
 /// Runs `true` in a cage.

@@ -308,40 +308,6 @@ impl Cages {
 }
 
 impl CageSpec {
-    /// A cage that shows only the system, for trials.
-    pub(super) fn trial(rung: CageRung, role: Role, helper: &Path, bubblewrap: &Path) -> CageSpec {
-        CageSpec {
-            rung,
-            role,
-            is_own_user: false,
-            helper: helper.to_owned(),
-            bubblewrap: bubblewrap.to_owned(),
-            parent: std::process::id(),
-            nonce: "trial".to_owned(),
-            read: paths::SYSTEM_READ.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
-            write: Vec::new(),
-            links: BTreeMap::new(),
-            hide: Vec::new(),
-            pin: Vec::new(),
-            freeze: Vec::new(),
-            network: false,
-            observes: true,
-            limits: CallLimits::default(),
-            groups: Vec::new(),
-            marks: Vec::new(),
-            presence: None,
-        }
-    }
-
-    /// For the helper in the namespaces of bubblewrap. Their first process shows its arguments to the program, so they hold neither the
-    /// nonce nor the paths of what is hidden.
-    #[cfg(target_os = "linux")]
-    pub(super) fn within(&self) -> CageSpec {
-        let nothing = Path::new("");
-        let trial = CageSpec::trial(self.rung, Role::Within, nothing, nothing);
-        CageSpec { nonce: String::new(), read: Vec::new(), limits: self.limits, ..trial }
-    }
-
     pub(crate) fn rung(&self) -> CageRung {
         self.rung
     }
