@@ -143,8 +143,8 @@ fn cover(path: &Path) -> Result<OwnedFd, String> {
 /// Mounts an empty folder over another one.
 fn hide(path: &Path) -> Result<(), String> {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-    let covered = by_descriptor(&place(path)?);
-    mount("tmpfs", &covered, "tmpfs", flags, EMPTY).map_err(|error| at(path, error))?;
+    let covered = place(path)?;
+    mount("tmpfs", by_descriptor(&covered), "tmpfs", flags, EMPTY).map_err(|error| at(path, error))?;
     let found = fstatvfs(place(path)?).map_err(|error| at(path, error))?;
     match found.f_flag.contains(StatVfsMountFlags::RDONLY) {
         true => Ok(()),

@@ -284,6 +284,11 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ),
     said("makes a user namespace", 0, "unshare -U true && echo ESCAPED"),
     said(
+        "makes a process that is a child of its parent",
+        0,
+        "python3 -c 'import ctypes;p=ctypes.CDLL(None).syscall(56,0x8011,0,0,0,0);p==0 and __import__(\"os\")._exit(0);p>0 and print(\"ESCAPED\")'",
+    ),
+    said(
         "makes a user namespace with clone",
         0,
         "python3 -c 'import ctypes,os;l=ctypes.CDLL(None);p=l.syscall(56,0x10000011,0,0,0,0);p==0 and os._exit(0);p>0 and print(\"ESCAPED\")'",

@@ -45,6 +45,36 @@ fn what_is_hidden_stays_so_for_the_next_program() {
     });
 }
 
+#[test]
+fn a_link_in_the_place_of_what_is_frozen_or_hidden_shows_nothing_and_opens_nothing() {
+    for link in [
+        "rm -rf .git; mkdir .git; ln -s ../.. .git/hooks",
+        "rm -rf .git; ln -s .. .git; mkdir ../hooks",
+        "rm -rf .git; mkdir .git; ln -s \"$PWD\" .git/hooks",
+        "rm -f ostler.toml; ln -s ../outside ostler.toml",
+        "mv inner i; ln -s .. inner",
+    ] {
+        on_each_rung(|place| {
+            let beside = place.ws().parent().unwrap().join("outside");
+            std::fs::write(&beside, SECRET).unwrap();
+            place.call(&format!("{link} 2>/dev/null; true"), 1).unwrap();
+            for impact in [0, 1] {
+                let look = "cat .ostler/* ../outside ostler.toml inner/.ostler/* i/.ostler/* .config/ostler/*; echo x >> ../outside; \
+                            echo x >> .ostler/lock; touch ../new; true";
+                let value = place.call(look, impact).unwrap();
+                assert!(!value["stdout"].as_str().unwrap().contains(SECRET), "{link}: {value}");
+            }
+            let lock = std::fs::read_to_string(place.ws().join(".ostler/lock")).unwrap();
+            assert_eq!(
+                (lock.as_str(), &*std::fs::read_to_string(&beside).unwrap()),
+                (SECRET, SECRET),
+                "{link}"
+            );
+            assert!(!beside.with_file_name("new").exists(), "{link}");
+        });
+    }
+}
+
 /// Set for the process of a test that only finds out what the machine reaches.
 const FIND_OUT: &str = "OSTLER_TEST_FINDS_OUT_RUNG";
 
