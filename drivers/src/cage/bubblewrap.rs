@@ -11,10 +11,10 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::pipe;
 
-use super::filter;
 use super::mounts::Separated;
 use super::paths::DEVICES;
 use super::spec::{CageSpec, Role};
+use super::{filter, mounts};
 
 /// Always given: namespaces, no capabilities, no terminal, an end with the parent.
 const ALWAYS: [&str; 8] = [
@@ -56,7 +56,7 @@ pub(super) fn command(
         command.arg("--unshare-net");
     }
     command.args(["--proc", "/proc"]);
-    add_devices(&mut command, spec);
+    add_devices(&mut command, spec)?;
     // The root of a user namespace of root's may write these.
     for path in SETTINGS {
         command.args(["--ro-bind-try", path, path]);
@@ -120,10 +120,12 @@ impl CageSpec {
 
 /// The devices that only compute, and nothing to write in beside them: bubblewrap's own folder of devices is memory without a limit,
 /// and makes terminals. Memory that programs share by name is in the temporary folder of the call.
-fn add_devices(command: &mut Command, spec: &CageSpec) {
+fn add_devices(command: &mut Command, spec: &CageSpec) -> Result<(), String> {
+    let devices = DEVICES.iter().map(Path::new).filter(|device| device.exists());
+    mounts::keep_devices(devices.clone())?;
     command.args(["--tmpfs", "/dev"]);
-    for device in DEVICES.iter().filter(|device| Path::new(device).exists()) {
-        command.args(["--dev-bind", device, device]);
+    for device in devices {
+        command.arg("--dev-bind").arg(device).arg(device);
     }
     for (target, name) in OPEN_FILES {
         command.args(["--symlink", target, name]);
@@ -133,6 +135,7 @@ fn add_devices(command: &mut Command, spec: &CageSpec) {
         command.arg("--bind").arg(folder).arg("/dev/shm");
     }
     command.args(["--remount-ro", "/dev"]);
+    Ok(())
 }
 
 fn show(command: &mut Command, path: &Path, writes: bool) {

@@ -116,6 +116,22 @@ fn keep_writable(paths: &[PathBuf], mounts: &[MountPoint]) -> Result<(), String>
     Ok(())
 }
 
+/// Keeps the modes and owners of devices from root, who owns them: a device on a read-only mount can be written to, and keeps its mode.
+/// Bubblewrap takes such a mount over as it is.
+pub(super) fn keep_devices<'a>(devices: impl Iterator<Item = &'a Path>) -> Result<(), String> {
+    // Without the right to a mount namespace this process is not the root that owns devices.
+    if !getuid().is_root() || leave(UnshareFlags::NEWNS).is_err() {
+        return Ok(());
+    }
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+        .map_err(|error| format!("mounts: {error}"))?;
+    for device in devices {
+        let mount = cover(device)?;
+        make_read_only(&by_descriptor(&mount)).map_err(|error| at(device, error))?;
+    }
+    Ok(())
+}
+
 /// A file or folder as it is now, reached through no link.
 fn place(path: &Path) -> Result<OwnedFd, String> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;

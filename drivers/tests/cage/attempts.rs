@@ -151,6 +151,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         0,
         "f=/dev/shm/ostler-test-$$; echo x > $f && rm $f && echo ESCAPED",
     ),
+    said("changes the mode of a device", 1, "chmod 666 /dev/full && echo ESCAPED"),
     said("makes a terminal", 0, "python3 -c 'import os;os.openpty();print(\"ESCAPED\")'"),
     said("makes a terminal where it writes", 1, "python3 -c 'import os;os.openpty();print(\"ESCAPED\")'"),
     said("takes the unmasked folder back", 1, "umount .ostler || umount -l .ostler; cat .ostler/lock"),
