@@ -11,7 +11,7 @@ use crate::wire::{ChangeView, FileView};
 pub(crate) fn views(now: &[NamedFile], before: &[NamedFile]) -> Vec<FileView> {
     let earlier = |file: &NamedFile| before.iter().find(|earlier| earlier.path == file.path);
     let present = now.iter().map(|file| {
-        let changed = earlier(file).filter(|earlier| earlier.digest != file.digest);
+        let changed = earlier(file).filter(|earlier| earlier.digest != file.digest && file.unbound.is_none());
         FileView {
             path: file.path.clone(),
             digest: Some(file.digest.to_string()),
@@ -47,7 +47,13 @@ mod tests {
 
     fn file(path: &str, text: &str) -> NamedFile {
         let digest = ostler_kernel::lineage::hash("test", &[text.as_bytes()]);
-        NamedFile { path: path.to_owned(), digest, bytes: text.len() as u64, text: Some(text.to_owned()) }
+        NamedFile {
+            path: path.to_owned(),
+            digest,
+            bytes: text.len() as u64,
+            text: Some(text.to_owned()),
+            unbound: None,
+        }
     }
 
     #[test]

@@ -124,3 +124,68 @@ fn a_link_that_comes_in_the_place_of_an_approved_file_is_another_question() {
     approve(&world, "").exits(0);
     assert_eq!(world.work("deploy.sh"), "new");
 }
+
+/// A call whose approval must not hold: the question says why, and a yes asks again.
+#[track_caller]
+fn check_holds_no_approval(world: &World, why: &str) {
+    let asked = question(world);
+    world.ostler("approvals").exits(0).says(&format!("would fail: {why}"));
+    world.ostler(&format!("approve @last go --digest {}", asked["digest"].as_str().unwrap()));
+    assert_eq!(world.work("out"), "", "an approval that holds for nothing");
+    assert_ne!(question(world)["digest"], asked["digest"]);
+}
+
+/// The program resolves such a link by its own folder, and would run another file than the one that a person looks at.
+#[test]
+fn a_link_through_the_folder_of_a_process_holds_no_approval() {
+    let world = world();
+    std::fs::create_dir(world.path().join("work/sub")).unwrap();
+    let plan = DEPLOY.replace("./deploy.sh, now]", "deploy.sh], cwd: sub");
+    world.file("deploy.yaml", &plan).file("x.sh", "echo kind > out\n");
+    world.file("work/sub/x.sh", "echo evil > ../out\n");
+    let link = world.path().join("work/sub/deploy.sh");
+    std::os::unix::fs::symlink("/proc/self/cwd/x.sh", &link).unwrap();
+    world.ostler("run deploy.yaml --workspace work --intent 2").exits(3);
+    check_holds_no_approval(
+        &world,
+        "sub/deploy.sh leads through the folder of a process (/proc/self, /dev/fd)",
+    );
+    // A file in its place is bound like any other.
+    std::fs::remove_file(&link).unwrap();
+    world.file("work/sub/deploy.sh", "echo kind > ../out\n");
+    approve(&world, "");
+    assert_eq!(world.work("out"), "", "the file came after the question");
+    approve(&world, "").exits(0);
+    assert_eq!(world.work("out"), "kind\n");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_script_holds_no_approval() {
+    let world = world();
+    world.file("deploy.yaml", DEPLOY);
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, world.path().join("work/deploy.sh"), mode).unwrap();
+    world.ostler("run deploy.yaml --workspace work --intent 2").exits(3);
+    check_holds_no_approval(
+        &world,
+        "deploy.sh is a pipe: its content is not bound, so no approval of the call holds",
+    );
+}
+
+#[test]
+fn a_script_in_a_further_folder_that_steps_may_write_is_bound() {
+    let world = world();
+    let cache = world.path().join("cache");
+    std::fs::create_dir(&cache).unwrap();
+    let write = format!("[tools.shell]\nwrite = [{cache:?}]\n");
+    let script = cache.join("deploy.sh").display().to_string();
+    world.file("ostler.toml", &write).file("cache/deploy.sh", "echo kind > out\n");
+    world.file("deploy.yaml", &DEPLOY.replace("./deploy.sh", &script));
+    world.ostler("run deploy.yaml --workspace work --intent 2 --config ostler.toml").exits(3);
+    let listed = world.ostler("approvals --json --config ostler.toml").exits(0).lines().remove(0);
+    assert_eq!(listed["files"][0]["path"], *script);
+    world.file("cache/deploy.sh", "echo evil > out\n");
+    let digest = listed["digest"].as_str().unwrap();
+    world.ostler(&format!("approve @last go --config ostler.toml --digest {digest}"));
+    assert_eq!(world.work("out"), "");
+}

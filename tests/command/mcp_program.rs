@@ -114,3 +114,18 @@ fn what_the_operator_lets_change_is_not_asked_about() {
     world.ostler(&format!("run call.yaml {RUN}")).exits(0);
     assert_eq!(said(&world), "evil");
 }
+
+/// Ostler and the server run in different folders, so such a link leads them to different files.
+#[test]
+fn a_link_through_the_folder_of_a_process_is_not_pinned_and_starts_nothing() {
+    let world = world("");
+    let (program, kept) = (world.path().join("work/server.py"), world.path().join("server.py"));
+    std::fs::rename(&program, &kept).unwrap();
+    std::os::unix::fs::symlink("/proc/self/cwd/server.py", &program).unwrap();
+    std::fs::remove_file(world.path().join("kind-ran")).unwrap();
+    let why = "work/server.py leads through the folder of a process";
+    world.ostler(&format!("run call.yaml {RUN}")).exits(1).says(why);
+    world.ostler("mcp ls --config ostler.toml").exits(0).complains(why);
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(5).complains(why);
+    assert!(!has_run(&world, "kind"));
+}

@@ -145,7 +145,11 @@ async fn with_files(gatekeeper: &Gatekeeper, caller: &Caller, shown: ApprovalReq
             add(tests.named_files(&params, Arc::clone(&caller.workspace)).await);
         }
     }
-    ApprovalRequest { files: files.into_values().collect(), ..shown }
+    let files: Vec<NamedFile> = files.into_values().collect();
+    let unbound = files.iter().find_map(|file| {
+        Some(format!("{} {}, so no approval of the call holds", file.path, file.unbound.as_ref()?))
+    });
+    ApprovalRequest { files, refusal: shown.refusal.or(unbound), ..shown }
 }
 
 /// Adds what the gate allows. The gate judges the tests separately.

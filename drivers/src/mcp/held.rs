@@ -91,6 +91,9 @@ impl McpServer {
     /// The reason for holding the server, with the command that accepts it; `None` if `now` are the accepted files of its program.
     pub fn held(&self, now: &[NamedFile]) -> Option<String> {
         let (name, accepted) = (self.name(), self.accepted()?);
+        if let Some(unbound) = ProgramFiles::unbound(now) {
+            return Some(format!("server {name} is held: {unbound}"));
+        }
         let files = changed(accepted.program.as_deref().unwrap_or_default(), now)?;
         let why = match &accepted.program {
             Some(_) => format!("{files} changed since its program was accepted"),
@@ -122,7 +125,7 @@ mod tests {
     fn a_message_names_the_files_that_differ() {
         let file = |path: &str| {
             let digest = ostler_kernel::lineage::hash("test", &[b"1"]);
-            NamedFile { path: path.to_owned(), digest, bytes: 1, text: None }
+            NamedFile { path: path.to_owned(), digest, bytes: 1, text: None, unbound: None }
         };
         let many = ["a", "b", "c", "d"].map(file);
         assert_eq!(changed(&many, &many), None);

@@ -35,7 +35,7 @@ impl ProgramFiles {
             argv: config.command.clone(),
             stdin: None,
             cwd: folder.to_str().map(str::to_owned),
-            written_below: folder.as_path().into(),
+            written: vec![folder.clone()],
             read_bytes_max: MCP_PROGRAM_BYTES_MAX,
         };
         // A command may name files anywhere.
@@ -66,6 +66,11 @@ impl ProgramFiles {
     /// May block.
     pub(super) fn is_touched(&self) -> bool {
         self.stamps.is_touched()
+    }
+
+    /// The first file that nothing can be bound to, with the reason, for a message; `None` if all can be compared.
+    pub(super) fn unbound(files: &[NamedFile]) -> Option<String> {
+        files.iter().find_map(|file| Some(format!("{} {}", file.path, file.unbound.as_ref()?)))
     }
 }
 
@@ -165,7 +170,13 @@ mod tests {
     fn file(path: &str, text: Option<&str>) -> NamedFile {
         let bytes = text.unwrap_or("a long one").as_bytes();
         let digest = ostler_kernel::lineage::hash("test", &[bytes]);
-        NamedFile { path: path.to_owned(), digest, bytes: bytes.len() as u64, text: text.map(str::to_owned) }
+        NamedFile {
+            path: path.to_owned(),
+            digest,
+            bytes: bytes.len() as u64,
+            text: text.map(str::to_owned),
+            unbound: None,
+        }
     }
 
     #[test]

@@ -167,6 +167,9 @@ impl McpServer {
         accepted: Option<&[NamedFile]>,
     ) -> Result<(Connection, Listing, ProgramFiles), NotConnected> {
         let program = ProgramFiles::read(&self.config, &self.place.folder).await;
+        if let Some(unbound) = ProgramFiles::unbound(&program.files) {
+            return Err(format!("{unbound}; it was not started"));
+        }
         let held = match accepted {
             Some(accepted) => {
                 held::changed(accepted, &program.files).map(|files| format!("{files} changed meanwhile"))
@@ -209,6 +212,9 @@ impl McpServer {
         for _ in 0..STARTS_MAX {
             if !self.is_up() {
                 let program = self.program().await;
+                if let Some(unbound) = ProgramFiles::unbound(&program) {
+                    return Err(transient(format!("server {}: {unbound}: nothing was called", self.table)));
+                }
                 self.held(&program).map_or(Ok(()), |why| Err(held::failure(why)))?;
             }
             let up = self.up(wait_ms).await?;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-/// Links that are followed on the way to a file, as the system does.
-const LINKS_MAX: usize = 40;
+use crate::tool::Way;
 
 /// Stamps of the files of a program, and of the links and folders on the way to them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -27,7 +26,7 @@ impl Stamps {
     pub(super) fn of(files: impl Iterator<Item = PathBuf>) -> Stamps {
         let mut stamps = BTreeMap::new();
         for file in files {
-            for path in way(&file) {
+            for path in Way::of(&file).passed {
                 stamps.entry(path).or_insert_with_key(|path| Stamp::of(path));
             }
         }
@@ -80,34 +79,6 @@ impl Stamp {
     fn is_same(&self, now: &Stamp) -> bool {
         if self.is_folder { Stamp { changed: self.changed, ..now.clone() } == *self } else { now == self }
     }
-}
-
-/// The file, and the folders and links through which the system finds it.
-fn way(file: &Path) -> Vec<PathBuf> {
-    let (mut way, mut links) = (Vec::new(), 0);
-    let (mut here, mut rest) = (PathBuf::new(), parts(file));
-    while let Some(part) = rest.pop() {
-        if part == Path::new("..") {
-            here.pop();
-            continue;
-        }
-        let place = here.join(&part);
-        way.push(place.clone());
-        match place.read_link() {
-            Ok(target) if links < LINKS_MAX => {
-                links += 1;
-                rest.extend(parts(&target));
-            }
-            _ => here = place,
-        }
-    }
-    way
-}
-
-/// The parts of a path, the last one first.
-fn parts(path: &Path) -> Vec<PathBuf> {
-    let parts = path.components().filter(|part| *part != Component::CurDir);
-    parts.rev().map(|part| Path::new(part.as_os_str()).to_owned()).collect()
 }
 
 #[cfg(test)]

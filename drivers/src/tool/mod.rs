@@ -59,7 +59,7 @@ pub use http_client::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS};
 pub use http_fetch::{FETCH_BYTES_DEFAULT, FETCH_BYTES_MAX, FETCH_REDIRECTS_MAX};
 pub use http_request::{HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};
 pub use json_query::{QUERY_BYTES_MAX, QUERY_NESTING_MAX, QUERY_RESULT_BYTES_MAX, QUERY_STEPS_MAX};
-pub(crate) use named_files::{Naming, lexical, named_files};
+pub(crate) use named_files::{Naming, Way, is_as_read, lexical, named_files};
 pub(crate) use process::{Folder, ProcessGroup, Program, RunningProgram};
 pub use process::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
 pub use progress::{PROGRESS, RESUME_TOKEN};

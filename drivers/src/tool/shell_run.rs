@@ -131,8 +131,8 @@ impl Tool for ShellRun {
         let argv: Vec<String> =
             argv.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
-        let (stdin, cwd, written_below) = (text("stdin"), text("cwd"), Arc::clone(&workspace));
-        let naming = Naming { argv, stdin, cwd, written_below, read_bytes_max: READ_BYTES_MAX };
+        let (stdin, cwd, written) = (text("stdin"), text("cwd"), writable(&workspace, &self.write));
+        let naming = Naming { argv, stdin, cwd, written, read_bytes_max: READ_BYTES_MAX };
         Box::pin(named_files(naming, workspace))
     }
 

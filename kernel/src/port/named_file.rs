@@ -10,18 +10,22 @@ pub const NAMED_TEXT_BYTES_MAX: usize = 4 << 10;
 /// Lines of one difference.
 const DIFFERENCE_LINES_MAX: usize = 40;
 
-/// A file of the workspace that a call names or executes, as it is now.
+/// A file that a call names or executes, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedFile {
-    /// Path below the workspace.
+    /// Path below the workspace; of a file outside, where steps may write too, the absolute path.
     pub path: String,
-    /// Digest of the content; of a very large file, of its size and times.
+    /// Digest of the content; of a very large file, and of one that may not be read, of its size and times.
     pub digest: Digest,
     /// Size.
     pub bytes: u64,
     /// The content, if it is a text of at most [`NAMED_TEXT_BYTES_MAX`] bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// Reason for which nothing can be bound to the file, such as "is a pipe"; `None` for a file that was looked at. Each look gives
+    /// another digest then, so that no approval and no acceptance holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unbound: Option<String>,
 }
 
 impl NamedFile {

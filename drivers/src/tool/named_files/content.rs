@@ -1,18 +1,27 @@
-//! Reads a named file: its digest, or its identity and times.
+//! Reads a named file: the digest of its content, or of its identity and times, or why neither can be bound.
 
-use std::io::Read;
+use std::fs::{File, Metadata};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
-use cap_std::fs::File;
+use ostler_kernel::event::Failure;
+use ostler_kernel::id::Digest;
 use ostler_kernel::lineage;
 use ostler_kernel::port::{NAMED_TEXT_BYTES_MAX, NamedFile};
+use rustix::fs::OFlags;
 
+use super::way::Way;
+use crate::tool::blocking_tool::CancelFlag;
 use crate::tool::workspace::{CHUNK_BYTES, Closed, Workspace};
 
 /// Bytes of texts that are kept for one call.
 const TEXTS_BYTES_MAX: usize = 64 << 10;
+
+/// Reason for a name that each process finds elsewhere.
+pub(super) const OF_PROCESS: &str = "leads through the folder of a process (/proc/self, /dev/fd), which is another one for the program: name the file by its own path";
 
 /// Files that may hold secrets: a change shows, but the text is not kept. Settings of git are `config` in any folder.
 const PRIVATE: [&str; 10] = [
@@ -32,74 +41,201 @@ const PRIVATE: [&str; 10] = [
 pub(super) struct Reader<'a> {
     pub(super) workspace: &'a Workspace,
     pub(super) root: &'a Path,
+    /// Folders that steps may write, without links.
+    pub(super) written: &'a [PathBuf],
     bytes_left: u64,
     text_left: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(workspace: &'a Workspace, root: &'a Path, bytes_max: u64) -> Reader<'a> {
-        Reader { workspace, root, bytes_left: bytes_max, text_left: TEXTS_BYTES_MAX }
+    pub(super) fn new(
+        workspace: &'a Workspace,
+        root: &'a Path,
+        written: &'a [PathBuf],
+        bytes_max: u64,
+    ) -> Reader<'a> {
+        Reader { workspace, root, written, bytes_left: bytes_max, text_left: TEXTS_BYTES_MAX }
     }
 
-    /// Reads a file below the root; `None` if there is none, or a folder. The second value is the start of the content.
+    /// Reads a file; `None` if there is none, a folder, or one that no program sees. The second value is the start of the content.
     pub(super) fn read(&mut self, path: &Path) -> Option<(NamedFile, Vec<u8>)> {
-        let (mut file, start) = match opened(self.workspace, path) {
-            Some(file) => digested(path, file, &mut self.bytes_left)?,
-            None => self.behind_link(path)?,
-        };
+        let (mut file, start) = self.find(path)?;
         file.text.take_if(|text| text.len() > self.text_left);
         self.text_left -= file.text.as_ref().map_or(0, String::len);
         Some((file, start))
     }
 
-    /// The file that a program finds behind a link that no tool follows, because it is absolute or leads out of the workspace. A file
-    /// outside is not the plan's to change, and the link is: it is bound by where it leads.
-    fn behind_link(&mut self, path: &Path) -> Option<(NamedFile, Vec<u8>)> {
-        let real = self.root.join(path).canonicalize().ok()?;
-        let meta = real.metadata().ok().filter(|meta| !meta.is_dir())?;
-        let within = real.strip_prefix(self.root.canonicalize().ok()?);
-        if meta.is_file()
-            && let Ok(within) = within
-            && let Some(file) = opened(self.workspace, within)
-        {
-            return digested(path, file, &mut self.bytes_left);
+    /// Reads many files as one, by the name of a pattern. It holds if each of them does.
+    pub(super) fn read_together(
+        &mut self,
+        name: &Path,
+        paths: &[PathBuf],
+        cancel: &CancelFlag,
+    ) -> Result<NamedFile, Failure> {
+        let (mut bytes, mut unbound, mut digests) = (0, None, Vec::new());
+        for path in paths {
+            cancel.check()?;
+            let file = self.find(path).map(|(file, _)| file);
+            let digest = file.as_ref().map_or([0; 32], |file| file.digest.0);
+            digests.push([path.as_os_str().as_bytes(), &[0], &digest].concat());
+            bytes += file.as_ref().map_or(0, |file| file.bytes);
+            let why =
+                file.and_then(|file| Some(format!("stands for {}, which {}", file.path, file.unbound?)));
+            unbound = unbound.or(why);
         }
-        let path = path.to_str()?.to_owned();
-        if meta.file_type().is_fifo() {
-            let identity = [meta.dev(), meta.ino()].map(u64::to_le_bytes).concat();
-            let digest = lineage::hash("aos/file-pipe/1", &[&identity]);
-            return Some((NamedFile { path, digest, bytes: 0, text: None }, Vec::new()));
+        let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
+        let digest = lineage::hash("aos/file-matches/1", &digests);
+        Ok(NamedFile { path: shown(name), digest, bytes, text: None, unbound })
+    }
+
+    fn find(&mut self, path: &Path) -> Option<(NamedFile, Vec<u8>)> {
+        let way = Way::below(self.root, path);
+        let name = shown(path);
+        let alone = |file: NamedFile| Some((file, Vec::new()));
+        if way.is_of_process {
+            return alone(unbound(name, OF_PROCESS));
         }
+        let meta = match way.real.symlink_metadata() {
+            Ok(meta) if meta.is_dir() => return None,
+            Ok(meta) => meta,
+            Err(error) if is_missing(&error) => return None,
+            // The folder cannot be looked through, by the program neither.
+            Err(error) if is_forbidden(&error) => return None,
+            Err(error) => return alone(unbound(name, &not_now(&error))),
+        };
+        let is_written = self.written.iter().any(|folder| way.real.starts_with(folder));
+        let within = way.real.strip_prefix(self.root).ok();
         if !meta.is_file() {
-            return None;
+            // A pipe holds whatever somebody writes to it by then. Elsewhere nothing is a step's to replace.
+            return match kind(&meta) {
+                Some(kind) if is_written || meta.file_type().is_fifo() => {
+                    alone(unbound(name, &format!("is {kind}: its content is not bound")))
+                }
+                _ if within.is_none() => alone(led(name, &way.real, &meta)),
+                _ => None,
+            };
         }
-        if let Ok(within) = within {
-            // The permission to read a file may come later. No program sees a data folder.
-            let is_data = |folder: &Path| self.workspace.closed(folder) == Some(Closed::LikeData);
-            let is_hidden = std::fs::File::open(&real).is_ok() && within.ancestors().skip(1).any(is_data);
-            return (!is_hidden).then(|| (stamped(path, &meta), Vec::new()));
+        let closed = |within: &Path, why| {
+            within.ancestors().skip(1).any(|folder| self.workspace.closed(folder) == Some(why))
+        };
+        if within.is_some_and(|within| closed(within, Closed::LikeData)) {
+            return None; // no program sees a data folder
         }
-        let digest = lineage::hash("aos/file-link/1", &[real.as_os_str().as_bytes()]);
-        Some((NamedFile { path, digest, bytes: meta.len(), text: None }, Vec::new()))
+        if within.is_none() && !is_written {
+            // A file outside is not the plan's to change, and the link is: it is bound by where it leads.
+            return alone(led(name, &way.real, &meta));
+        }
+        let file = match within {
+            Some(within) => open_within(self.workspace, within),
+            None => open(&way.real),
+        };
+        let file = match file {
+            Ok(file) => file,
+            Err(error) if is_missing(&error) => return None,
+            // The permission to read a file may come later, with another time of change.
+            Err(error) if is_forbidden(&error) => return alone(stamped(name, &meta)),
+            Err(error) => return alone(unbound(name, &not_now(&error))),
+        };
+        let (mut found, start) = digested(&name, file, &mut self.bytes_left);
+        // What no file tool may show, no question shows.
+        if within.is_none_or(|within| closed(within, Closed::OperatorKey)) {
+            found.text = None;
+        }
+        Some((found, start))
     }
 }
 
-fn opened(workspace: &Workspace, path: &Path) -> Option<File> {
-    let relative = workspace.relative(path.to_str()?).ok()?;
-    workspace.file(&relative).ok()
+/// Flags for reading a file at a path without links. The call waits neither for a pipe nor for the holder of a lease.
+const FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).union(OFlags::NOCTTY);
+
+/// Opens a file at a path without links.
+pub(super) fn open(real: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(FLAGS.bits().cast_signed()).open(real)
+}
+
+/// Opens a file of the workspace; a link that came in the place of a folder meanwhile leads nowhere else.
+fn open_within(workspace: &Workspace, within: &Path) -> io::Result<File> {
+    let mut options = cap_std::fs::OpenOptions::new();
+    cap_std::fs::OpenOptionsExt::custom_flags(options.read(true), FLAGS.bits().cast_signed());
+    workspace.dir().open_with(within, &options).map(cap_std::fs::File::into_std)
+}
+
+/// True if the system forbids to look; a path that leads out of the workspace has no code of the system.
+pub(super) fn is_forbidden(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_some()
+}
+
+/// True if there is nothing at a path.
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+/// Reason for a file that cannot be looked at for a cause that may pass, such as a lease of another program.
+pub(super) fn not_now(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock => "cannot be looked at now: another program holds a lease of it".to_owned(),
+        _ => format!("cannot be looked at now: {error}"),
+    }
+}
+
+fn kind(meta: &Metadata) -> Option<&'static str> {
+    let kind = meta.file_type();
+    let kinds = [
+        (kind.is_fifo(), "a pipe"),
+        (kind.is_socket(), "a socket"),
+        (kind.is_char_device() || kind.is_block_device(), "a device"),
+    ];
+    kinds.into_iter().find_map(|(is, name)| is.then_some(name))
+}
+
+/// A path for a message; one that is no UTF-8 with escapes.
+pub(super) fn shown(path: &Path) -> String {
+    path.to_str().map_or_else(|| format!("{path:?}"), str::to_owned)
 }
 
 /// A file with the digest of its content.
-pub(super) fn digested(path: &Path, mut file: File, left: &mut u64) -> Option<(NamedFile, Vec<u8>)> {
-    let meta = file.try_clone().ok()?.into_std().metadata().ok()?;
-    let path = path.to_str()?.to_owned();
+pub(super) fn digested(name: &str, mut file: File, left: &mut u64) -> (NamedFile, Vec<u8>) {
+    let read = content(&mut file, left);
+    let (digest, bytes, start) = match (read, file.metadata()) {
+        (Ok(Some(read)), _) => read,
+        (Ok(None), Ok(meta)) => return (stamped(name.to_owned(), &meta), Vec::new()),
+        (Err(error), _) | (_, Err(error)) => return (unbound(name.to_owned(), &not_now(&error)), Vec::new()),
+    };
+    let is_private = PRIVATE.iter().any(|private| Path::new(name).ends_with(private));
+    let text = Some(&start).filter(|start| !is_private && start.len() <= NAMED_TEXT_BYTES_MAX);
+    let text = text.and_then(|start| String::from_utf8(start.clone()).ok());
+    (NamedFile { path: name.to_owned(), digest, bytes, text, unbound: None }, start)
+}
+
+/// True if a file is the one that was read before, by its content if that has at most `left` bytes. May block for the reading alone.
+pub(crate) fn is_as_read(path: &Path, known: &NamedFile, left: &mut u64) -> bool {
+    let real = Way::of(path).real;
+    let stamped_as = |meta: &Metadata| stamped(String::new(), meta).digest == known.digest;
+    match open(&real) {
+        Ok(file) if file.metadata().is_ok_and(|meta| stamped_as(&meta)) => true,
+        Ok(file) => digested(&known.path, file, left).0.digest == known.digest,
+        Err(error) if is_forbidden(&error) => real.symlink_metadata().is_ok_and(|meta| stamped_as(&meta)),
+        Err(_) => false,
+    }
+}
+
+/// Digest, size and start of a content; `None` if it has more than `left` bytes.
+fn content(file: &mut File, left: &mut u64) -> io::Result<Option<(Digest, u64, Vec<u8>)>> {
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::other("another file has come in its place"));
+    }
     if meta.len() > *left {
-        return Some((stamped(path, &meta), Vec::new()));
+        return Ok(None);
     }
     let (mut hasher, mut start, mut bytes) = (blake3::Hasher::new(), Vec::new(), 0);
     let mut piece = vec![0; CHUNK_BYTES];
     loop {
-        let read = file.read(&mut piece).ok()?;
+        let read = match file.read(&mut piece) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         if read == 0 {
             break;
         }
@@ -110,24 +246,34 @@ pub(super) fn digested(path: &Path, mut file: File, left: &mut u64) -> Option<(N
         }
         *left = left.saturating_sub(read as u64);
         if *left == 0 {
-            return Some((stamped(path, &file.into_std().metadata().ok()?), start));
+            return Ok(None);
         }
     }
-    let is_private = PRIVATE.iter().any(|private| Path::new(&path).ends_with(private));
-    let text = Some(&start).filter(|start| !is_private && start.len() <= NAMED_TEXT_BYTES_MAX);
-    let text = text.and_then(|start| String::from_utf8(start.clone()).ok());
-    let digest = ostler_kernel::id::Digest(*hasher.finalize().as_bytes());
-    Some((NamedFile { path, digest, bytes, text }, start))
+    Ok(Some((Digest(*hasher.finalize().as_bytes()), bytes, start)))
+}
+
+/// A file that nothing can be bound to. The digest is another one at each look.
+pub(super) fn unbound(path: String, why: &str) -> NamedFile {
+    let chance = RandomState::new();
+    let [one, other] = [0, 1].map(|at| chance.hash_one(at).to_le_bytes());
+    let digest = lineage::hash("aos/file-unbound/1", &[&one, &other]);
+    NamedFile { path, digest, bytes: 0, text: None, unbound: Some(why.to_owned()) }
+}
+
+/// A file outside, with the digest of its place.
+fn led(path: String, real: &Path, meta: &Metadata) -> NamedFile {
+    let digest = lineage::hash("aos/file-link/1", &[real.as_os_str().as_bytes()]);
+    NamedFile { path, digest, bytes: meta.len(), text: None, unbound: None }
 }
 
 /// A file with the digest of its identity, size and times.
-pub(super) fn stamped(path: String, meta: &std::fs::Metadata) -> NamedFile {
+pub(super) fn stamped(path: String, meta: &Metadata) -> NamedFile {
     let digest = lineage::hash("aos/file-stamp/1", &[&stamp(meta)]);
-    NamedFile { path, digest, bytes: meta.len(), text: None }
+    NamedFile { path, digest, bytes: meta.len(), text: None, unbound: None }
 }
 
 /// Identity, size and times as bytes.
-pub(super) fn stamp(meta: &std::fs::Metadata) -> Vec<u8> {
+fn stamp(meta: &Metadata) -> Vec<u8> {
     let identity = [meta.dev(), meta.ino(), meta.len()].map(u64::to_le_bytes).concat();
     let times =
         [meta.ctime(), meta.ctime_nsec(), meta.mtime(), meta.mtime_nsec()].map(i64::to_le_bytes).concat();

@@ -1,10 +1,13 @@
 //! What git goes by: the settings and hooks of the repositories that a call reaches, of their submodules and worktrees.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use ostler_kernel::gate::{NamedPaths, named_paths};
 
+use super::content::{is_forbidden, is_missing, not_now, open};
 use super::search::Search;
 
 /// Bytes of a settings file whose words are looked at.
@@ -133,8 +136,24 @@ impl Search<'_> {
     }
 
     fn text(&self, file: &Path) -> Option<String> {
-        let path = self.root.join(file);
-        let is_short = path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= SETTINGS_BYTES_MAX);
-        is_short.then(|| std::fs::read_to_string(path).ok()).flatten()
+        let real = self.look(file)?;
+        let is_short =
+            real.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= SETTINGS_BYTES_MAX);
+        let read = |file: File| {
+            let mut text = String::new();
+            file.take(SETTINGS_BYTES_MAX).read_to_string(&mut text).map(|_| text)
+        };
+        if !is_short {
+            return None;
+        }
+        match open(&real).and_then(read) {
+            Ok(text) => Some(text),
+            Err(error) if is_missing(&error) || is_forbidden(&error) => None,
+            Err(error) if error.kind() == ErrorKind::InvalidData => None,
+            Err(error) => {
+                self.note(file, &not_now(&error));
+                None
+            }
+        }
     }
 }

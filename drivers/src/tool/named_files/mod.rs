@@ -3,20 +3,28 @@
 mod content;
 mod git;
 mod glob;
+mod places;
 mod search;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unbound_tests;
+mod way;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler_kernel::gate::named_paths;
 use ostler_kernel::port::NamedFile;
+use ostler_kernel::run::FailureCategory;
 
 use super::blocking_tool::off_runtime;
 use super::workspace::Workspace;
+pub(crate) use content::is_as_read;
+use content::unbound;
+pub(crate) use places::lexical;
 use search::Search;
-pub(crate) use search::lexical;
+pub(crate) use way::Way;
 
 /// Bytes that are read for one call of a tool.
 pub(super) const READ_BYTES_MAX: u64 = 64 << 20;
@@ -30,26 +38,31 @@ pub(crate) struct Naming {
     pub stdin: Option<String>,
     /// The folder of the call, below the workspace.
     pub cwd: Option<String>,
-    /// What programs read by convention, and find on the search path, counts at and below this folder, which a step may write. Paths
-    /// that are named count wherever they lead.
-    pub written_below: Arc<Path>,
-    /// Bytes that are read. A file beyond is bound by its size and times, which no program can set back.
+    /// Folders that steps may write. Files there are bound by their content, and what programs read by convention, or find on the search
+    /// path, counts there alone.
+    pub written: Vec<PathBuf>,
+    /// Bytes that are read. A file beyond is bound by its size and times.
     pub read_bytes_max: u64,
 }
 
-/// The files below `root` that a call names or executes, by path. Files that come to be later count as soon as they are there. A link
-/// that leads out of the workspace is bound by where it leads.
+/// The files below `root`, and where steps may write, that a call names or executes, by path. Files that come to be later count as soon
+/// as they are there. A link that leads elsewhere is bound by where it leads. A name that cannot be looked at is listed with the reason.
 pub(crate) async fn named_files(naming: Naming, root: Arc<Path>) -> Vec<NamedFile> {
     let found = off_runtime(move |cancel| {
-        let Naming { argv, stdin, cwd, written_below, read_bytes_max } = naming;
+        let Naming { argv, stdin, cwd, written, read_bytes_max } = naming;
         let stdin = stdin.filter(|text| text.len() <= STDIN_BYTES_MAX);
         let words: Vec<String> = argv.into_iter().chain(stdin).collect();
         let workspace = Workspace::open(&root)?;
         let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
-        let mut search = Search::new(&workspace, &root, &here, &written_below);
+        let mut search = Search::new(&workspace, &root, &here, written);
         search.add_words(&named_paths(&words));
         search.read(read_bytes_max, cancel)
     });
-    // The call itself tells what is wrong with its folder.
-    found.await.unwrap_or_default()
+    found.await.unwrap_or_else(|failure| match failure.category {
+        FailureCategory::Transient => {
+            vec![unbound(".".to_owned(), &format!("cannot be looked at now: {}", failure.message))]
+        }
+        // The call itself tells what is wrong with its folder.
+        _ => Vec::new(),
+    })
 }

@@ -1,14 +1,14 @@
 //! Finds the files that words of a call may stand for.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{NamedPaths, named_paths};
-use ostler_kernel::lineage;
 use ostler_kernel::port::NamedFile;
 
-use super::content::{Reader, stamp, stamped};
+use super::content::{OF_PROCESS, Reader, is_forbidden, is_missing, not_now, stamped};
 use super::glob::{fits, is_pattern};
 use crate::tool::blocking_tool::CancelFlag;
 use crate::tool::process::program_folders;
@@ -20,7 +20,7 @@ pub(super) const SOUGHT_MAX: usize = 50_000;
 /// Names that are read from folders for one call. A folder beyond is bound by its times.
 const LISTED_MAX: usize = 100_000;
 
-/// Files of one pattern that are bound one by one. The files of a larger pattern are bound together, by their times.
+/// Files of one pattern that are bound one by one. The files of a larger pattern are bound together.
 const MATCHES_MAX: usize = 256;
 
 /// Folders above each other that `**` enters.
@@ -37,13 +37,15 @@ pub(super) struct Search<'a> {
     pub(super) workspace: &'a Workspace,
     pub(super) root: &'a Path,
     here: PathBuf,
-    /// Folders at and below this one are a step's to write.
-    written_below: PathBuf,
+    /// Folders that steps may write, as they are named and without links.
+    pub(super) written: Vec<PathBuf>,
     /// Folders in which programs are found, as far as a step may write them.
     on_path: BTreeSet<PathBuf>,
     files: BTreeSet<PathBuf>,
-    /// Folders that are bound as a whole, and patterns with too many files.
-    bound: BTreeMap<String, NamedFile>,
+    /// Folders that are bound as a whole, and names that cannot be bound.
+    pub(super) bound: RefCell<BTreeMap<String, NamedFile>>,
+    /// Patterns with too many files for a list.
+    many: Vec<(PathBuf, Vec<PathBuf>)>,
     listings: BTreeMap<PathBuf, Vec<String>>,
     listed: usize,
     sought: usize,
@@ -54,26 +56,27 @@ impl<'a> Search<'a> {
         workspace: &'a Workspace,
         root: &'a Path,
         here: &Path,
-        written_below: &Path,
+        mut written: Vec<PathBuf>,
     ) -> Search<'a> {
-        let real = written_below.canonicalize().unwrap_or_else(|_| written_below.to_owned());
-        let top = written_below.strip_prefix(root).map(plain).unwrap_or_default();
-        let on_path = program_folders().into_iter().filter_map(|folder| {
-            let folder = folder.canonicalize().ok()?;
-            Some(top.join(folder.strip_prefix(&real).ok()?))
-        });
-        Search {
+        written.extend(written.clone().iter().filter_map(|folder| folder.canonicalize().ok()));
+        let mut search = Search {
             workspace,
             root,
-            here: plain(here),
-            on_path: on_path.collect(),
-            written_below: top,
+            here: PathBuf::new(),
+            on_path: BTreeSet::new(),
+            written,
             files: BTreeSet::new(),
-            bound: BTreeMap::new(),
+            bound: RefCell::default(),
+            many: Vec::new(),
             listings: BTreeMap::new(),
             listed: 0,
             sought: 0,
-        }
+        };
+        search.here = search.placed(here).unwrap_or_default();
+        let folders = program_folders().into_iter().filter_map(|folder| folder.canonicalize().ok());
+        let written: Vec<PathBuf> = folders.filter(|folder| search.is_written(folder)).collect();
+        search.on_path = written.iter().filter_map(|folder| search.placed(folder)).collect();
+        search
     }
 
     /// Adds the files that words of the call may stand for.
@@ -126,14 +129,14 @@ impl<'a> Search<'a> {
 
     /// The folder, and those above it that a step may write.
     pub(super) fn with_folders_above(&self, folder: &Path) -> Vec<PathBuf> {
-        let above = folder.ancestors().skip(1).filter(|above| above.starts_with(&self.written_below));
+        let above = folder.ancestors().skip(1).filter(|above| self.is_written(&self.root.join(above)));
         std::iter::once(folder).chain(above).map(Path::to_owned).collect()
     }
 
     fn seek(&mut self, folder: &Path, name: &str) {
         self.sought += 1;
         if self.sought <= SOUGHT_MAX
-            && let Some(path) = climb(&folder.join(name))
+            && let Some(path) = self.placed(&folder.join(name))
         {
             self.add_file(path);
         }
@@ -165,7 +168,7 @@ impl<'a> Search<'a> {
                 self.add_file(folder.join(&stem).join("__init__.py"));
             }
         }
-        if self.root.join(&path).symlink_metadata().is_ok() {
+        if self.look(&path).is_some() && self.root.join(&path).symlink_metadata().is_ok() {
             self.files.insert(path);
         }
     }
@@ -193,26 +196,29 @@ impl<'a> Search<'a> {
         &self.listings[folder]
     }
 
-    /// Names that are no UTF-8 are bound here: no word and no listing of a question can hold them.
+    /// Files whose names are no UTF-8 are added: no word can hold them.
     fn names(&mut self, folder: &Path) -> Vec<String> {
-        let place = self.root.join(folder);
+        let Some(place) = self.look(folder) else { return Vec::new() };
         let (left, mut names) = (LISTED_MAX - self.listed, Vec::new());
-        let entries = std::fs::read_dir(&place).into_iter().flatten().filter_map(Result::ok);
-        for entry in entries.take(left + 1) {
-            match (entry.file_name().into_string(), entry.metadata()) {
-                (Ok(name), _) => names.push(name),
-                (Err(name), Ok(meta)) if !meta.is_dir() => {
-                    let path = folder.join(name).to_string_lossy().into_owned();
-                    self.bound.insert(path.clone(), stamped(path, &meta));
-                }
-                _ => {}
+        let entries = match std::fs::read_dir(&place) {
+            Ok(entries) => Some(entries),
+            Err(error) if is_missing(&error) || is_forbidden(&error) => None,
+            Err(error) => {
+                self.note(folder, &not_now(&error));
+                None
+            }
+        };
+        for entry in entries.into_iter().flatten().filter_map(Result::ok).take(left + 1) {
+            match entry.file_name().into_string() {
+                Ok(name) => names.push(name),
+                Err(name) => drop(self.files.insert(folder.join(name))),
             }
         }
         if names.len() > left
             && let Ok(meta) = place.metadata()
         {
             let path = format!("{}/", folder.display());
-            self.bound.insert(path.clone(), stamped(path, &meta));
+            self.bound.borrow_mut().insert(path.clone(), stamped(path, &meta));
             names.truncate(left);
         }
         self.listed += names.len();
@@ -227,6 +233,9 @@ impl<'a> Search<'a> {
         parts.drain(..start.len());
         if parts.last() == Some(&"**") {
             parts.push("*");
+        }
+        if self.look(&folder.join(start.join("/"))).is_some_and(|real| real == Path::new("/proc")) {
+            self.note(Path::new(pattern), OF_PROCESS);
         }
         let mut places = match start.join("/").as_str() {
             "" if pattern.starts_with('/') => self.places(folder, "/"),
@@ -248,24 +257,14 @@ impl<'a> Search<'a> {
         if matches.len() <= MATCHES_MAX {
             return matches.into_iter().for_each(|path| self.add_file(path));
         }
-        let (mut bytes, mut stamps) = (0, Vec::new());
-        for path in &matches {
-            let meta = self.root.join(path).metadata().ok();
-            bytes += meta.as_ref().map_or(0, std::fs::Metadata::len);
-            let stamp = meta.map_or_else(Vec::new, |meta| stamp(&meta));
-            stamps.push([path.as_os_str().as_encoded_bytes(), &[0], &stamp].concat());
-        }
-        let stamps: Vec<&[u8]> = stamps.iter().map(Vec::as_slice).collect();
-        let digest = lineage::hash("aos/file-matches/1", &stamps);
-        let path = name.to_string_lossy().into_owned();
-        self.bound.insert(path.clone(), NamedFile { path, digest, bytes, text: None });
+        self.many.push((name.to_owned(), matches));
     }
 
     /// The paths that one part of a pattern leads to.
     fn step(&mut self, place: &Path, part: &str) -> Vec<PathBuf> {
         match part {
             "" | "." => vec![place.to_owned()],
-            ".." => climb(&place.join("..")).into_iter().collect(),
+            ".." => self.placed(&place.join("..")).into_iter().collect(),
             "**" => self.folders_below(place),
             _ if is_pattern(part) => {
                 let names = self.list(place).iter().filter(|name| fits(part, name));
@@ -292,29 +291,10 @@ impl<'a> Search<'a> {
         found
     }
 
-    pub(super) fn is_folder(&self, path: &Path) -> bool {
-        self.root.join(path).is_dir()
-    }
-
-    /// The places below the root that a path may mean: as it is written, and where the system leads if a folder on the way is a link.
-    pub(super) fn places(&self, here: &Path, path: &str) -> Vec<PathBuf> {
-        let home = || path.strip_prefix("~/").and_then(|rest| Some(std::env::home_dir()?.join(rest)));
-        let path = home().unwrap_or_else(|| self.root.join(here).join(path));
-        let written = lexical(&path).strip_prefix(self.root).map(Path::to_owned).ok();
-        let is_winding = written.is_none() || path.components().any(|part| part == Component::ParentDir);
-        let real = || {
-            let folder = path.parent()?.canonicalize().ok()?;
-            let below = folder.strip_prefix(self.root.canonicalize().ok()?).ok()?;
-            Some(below.join(path.file_name()?))
-        };
-        let real = if is_winding { real() } else { None };
-        // A path that leads out of the workspace is not the plan's to change.
-        written.into_iter().chain(real).filter(|path| path.to_str().is_some()).collect()
-    }
-
     /// Reads the files that were found, and those that their first lines name: `#!/usr/bin/env tool`.
     pub(super) fn read(mut self, bytes_max: u64, cancel: &CancelFlag) -> Result<Vec<NamedFile>, Failure> {
-        let mut reader = Reader::new(self.workspace, self.root, bytes_max);
+        let written = self.written.clone();
+        let mut reader = Reader::new(self.workspace, self.root, &written, bytes_max);
         let (mut read, mut seen): (BTreeMap<String, NamedFile>, BTreeSet<PathBuf>) = Default::default();
         loop {
             let new: Vec<PathBuf> = std::mem::take(&mut self.files)
@@ -337,38 +317,11 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        read.append(&mut self.bound);
+        for (name, matches) in std::mem::take(&mut self.many) {
+            let file = reader.read_together(&name, &matches, cancel)?;
+            read.insert(file.path.clone(), file);
+        }
+        read.append(&mut self.noted());
         Ok(read.into_values().collect())
     }
-}
-
-/// The path without `.` and `..`; `None` if it leads above its start.
-pub(super) fn climb(path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => plain.push(name),
-            Component::CurDir => {}
-            Component::ParentDir if plain.pop() => {}
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
-        }
-    }
-    Some(plain)
-}
-
-/// An absolute path without `.` and `..`.
-pub(crate) fn lexical(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => plain.push(component),
-        }
-    }
-    plain
-}
-
-fn plain(path: &Path) -> PathBuf {
-    climb(path).unwrap_or_default()
 }

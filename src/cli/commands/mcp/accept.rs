@@ -162,7 +162,13 @@ mod tests {
     #[test]
     fn what_is_pinned_is_listed_up_to_a_screen() {
         let digest = ostler_kernel::id::Digest([7; 32]);
-        let file = |at: usize| NamedFile { path: format!("{at}\u{1b}.py"), digest, bytes: 12, text: None };
+        let file = |at: usize| NamedFile {
+            path: format!("{at}\u{1b}.py"),
+            digest,
+            bytes: 12,
+            text: None,
+            unbound: None,
+        };
         let files: Vec<NamedFile> = (0..PINNED_SHOWN + 2).map(file).collect();
         let lines = pinned_lines(&files);
         assert_eq!(lines.len(), PINNED_SHOWN + 1);

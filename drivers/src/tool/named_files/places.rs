@@ -1,0 +1,93 @@
+//! Where the words of a call lead.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use ostler_kernel::port::NamedFile;
+
+use super::content::{OF_PROCESS, shown, unbound};
+use super::search::Search;
+use super::way::Way;
+
+/// What a program prints to: nothing is read from there.
+const OUTPUTS: [&str; 6] =
+    ["/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2", "/proc/self/fd/1", "/proc/self/fd/2"];
+
+impl Search<'_> {
+    /// The places that a path may mean, below the root and where steps may write: as it is written, and where the system leads if a
+    /// folder on the way is a link.
+    pub(super) fn places(&self, here: &Path, path: &str) -> Vec<PathBuf> {
+        let home = || path.strip_prefix("~/").and_then(|rest| Some(std::env::home_dir()?.join(rest)));
+        let path = home().unwrap_or_else(|| here.join(path));
+        let as_written = self.placed(&path);
+        let is_winding = as_written.is_none() || path.components().any(|part| part == Component::ParentDir);
+        if !is_winding {
+            return as_written.into_iter().collect();
+        }
+        if OUTPUTS.iter().any(|output| path == Path::new(output)) {
+            return Vec::new();
+        }
+        let Some(real) = self.look(&path) else { return Vec::new() };
+        let in_folder = || Some(self.look(path.parent()?)?.join(path.file_name()?));
+        // A path that leads elsewhere is not the plan's to change.
+        let led = [in_folder(), Some(real)].into_iter().flatten().filter_map(|path| self.placed(&path));
+        as_written.into_iter().chain(led).collect()
+    }
+
+    /// A path from the root without `.` and `..`, or an absolute one where steps may write; `None` elsewhere.
+    pub(super) fn placed(&self, path: &Path) -> Option<PathBuf> {
+        let path = lexical(&self.root.join(path));
+        match path.strip_prefix(self.root) {
+            Ok(below) => Some(below.to_owned()),
+            Err(_) => self.is_written(&path).then_some(path),
+        }
+    }
+
+    /// True for an absolute path at or below a folder that steps may write.
+    pub(super) fn is_written(&self, path: &Path) -> bool {
+        self.written.iter().any(|folder| path.starts_with(folder))
+    }
+
+    pub(super) fn is_folder(&self, path: &Path) -> bool {
+        self.look(path).is_some_and(|real| real.is_dir())
+    }
+
+    /// Where a path leads without links, also if nothing is there; `None`, and noted, if each process finds it elsewhere.
+    pub(super) fn look(&self, path: &Path) -> Option<PathBuf> {
+        let way = Way::below(self.root, path);
+        if way.is_of_process {
+            self.note(path, OF_PROCESS);
+            return None;
+        }
+        Some(way.real)
+    }
+
+    /// What was bound or noted by name. What lies behind a name that nothing can be bound to goes without saying.
+    pub(super) fn noted(&self) -> BTreeMap<String, NamedFile> {
+        let mut bound = self.bound.take();
+        let unbound = bound.iter().filter(|(_, file)| file.unbound.is_some());
+        let unbound: BTreeSet<PathBuf> = unbound.map(|(path, _)| PathBuf::from(path)).collect();
+        let is_behind = |path: &str| Path::new(path).ancestors().skip(1).any(|above| unbound.contains(above));
+        bound.retain(|path, file| file.unbound.is_none() || !is_behind(path));
+        bound
+    }
+
+    /// Notes a name that nothing can be bound to.
+    pub(super) fn note(&self, path: &Path, why: &str) {
+        let path = shown(path);
+        self.bound.borrow_mut().insert(path.clone(), unbound(path, why));
+    }
+}
+
+/// An absolute path without `.` and `..`.
+pub(crate) fn lexical(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => plain.push(component),
+        }
+    }
+    plain
+}

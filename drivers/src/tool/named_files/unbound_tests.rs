@@ -1,0 +1,166 @@
+//! Tests of names that nothing can be bound to, and of files that change without a trace in their times.
+
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use ostler_kernel::port::NamedFile;
+
+use super::*;
+
+async fn names(root: &Path, argv: &[&str], written: &[&Path]) -> Vec<NamedFile> {
+    let naming = Naming {
+        argv: argv.iter().map(ToString::to_string).collect(),
+        stdin: None,
+        cwd: None,
+        written: std::iter::once(root).chain(written.iter().copied()).map(Path::to_owned).collect(),
+        read_bytes_max: READ_BYTES_MAX,
+    };
+    named_files(naming, root.into()).await
+}
+
+/// The reason for which nothing is bound to the only file of a call.
+async fn why(root: &Path, argv: &[&str]) -> Option<String> {
+    let (one, other) = (names(root, argv, &[]).await, names(root, argv, &[]).await);
+    let unbound: Vec<&NamedFile> = one.iter().filter(|file| file.unbound.is_some()).collect();
+    let is_equal = one == other;
+    assert_eq!(is_equal, unbound.is_empty(), "{argv:?}: each look at an unbound file gives another digest");
+    unbound.first().and_then(|file| file.unbound.clone())
+}
+
+#[tokio::test]
+async fn a_name_that_leads_through_the_folder_of_a_process_is_not_bound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    for name in ["sub", "lib", "node_modules/.bin"] {
+        std::fs::create_dir_all(root.join(name)).expect("a folder");
+    }
+    std::fs::write(root.join("x.sh"), "").expect("written");
+    for (link, target) in [
+        ("sub/deploy.sh", "/proc/self/cwd/x.sh"),
+        ("cwd", "/proc/thread-self/cwd"),
+        ("lib/Makefile", "/dev/fd/9"),
+        ("node_modules/.bin/tool", "/proc/self/root/no"),
+        ("plain", "x.sh"),
+    ] {
+        symlink(target, root.join(link)).expect("a link");
+    }
+    for argv in [
+        &["sh", "sub/deploy.sh"][..],
+        &["sh", "cwd/x.sh"],
+        &["make", "-C", "cwd"],
+        &["make", "-C", "lib"],
+        &["npx", "tool"],
+        &["sh", "-c", "sh s*/deploy.sh"],
+        &["sh", "-c", "sh c?d/x.sh"],
+        &["sh", "/proc/self/cwd/x.sh"],
+        &["sh", "/dev/fd/9"],
+        &["sh", "/dev/stdin"],
+        &["sh", "/proc/4000000/cwd/x.sh"],
+        &["sh", "-c", ". /proc/$PPID/cwd/x.sh"],
+    ] {
+        let why = why(root, argv).await;
+        assert!(why.as_ref().is_some_and(|why| why.contains("/proc")), "{argv:?}: {why:?}");
+    }
+    for argv in
+        [&["sh", "plain"][..], &["sh", "-c", "sh x.sh 2>/dev/null >/dev/stderr"], &["cat", "/proc/cpuinfo"]]
+    {
+        assert_eq!(why(root, argv).await, None, "{argv:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_and_a_socket_in_the_place_of_a_file_are_not_bound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, root.join("pipe"), mode).expect("a pipe");
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).expect("a socket");
+    symlink("pipe", root.join("run.sh")).expect("a link");
+    symlink("/dev/null", root.join("nothing")).expect("a link");
+    let is = |what: &str| Some(format!("is {what}: its content is not bound"));
+    assert_eq!(why(root, &["sh", "run.sh"]).await, is("a pipe"));
+    assert_eq!(why(root, &["sh", "socket"]).await, is("a socket"));
+    assert_eq!(why(root, &["sh", "nothing"]).await, None, "a device outside is bound by its place");
+}
+
+#[tokio::test]
+async fn a_file_with_a_lease_of_another_program_is_not_bound_by_its_times() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    std::fs::write(root.join("run.sh"), "1").expect("written");
+    let mut lease = std::process::Command::new("python3");
+    let code = "import fcntl, os, signal\n\
+        signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
+        fcntl.fcntl(os.open('run.sh', os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+        print('held', flush=True)\n\
+        signal.pause()";
+    lease.args(["-c", code]).current_dir(root).stdout(std::process::Stdio::piped());
+    let mut holder = lease.spawn().expect("python3 starts");
+    let mut said = [0; 4];
+    std::io::Read::read_exact(holder.stdout.as_mut().expect("a pipe"), &mut said)
+        .expect("it holds the lease");
+    let told = why(root, &["sh", "run.sh"]).await;
+    holder.kill().and_then(|()| holder.wait()).expect("it ends");
+    assert!(told.as_ref().is_some_and(|why| why.starts_with("cannot be looked at now: ")), "{told:?}");
+    assert_eq!(why(root, &["sh", "run.sh"]).await, None);
+}
+
+#[tokio::test]
+async fn a_file_without_permission_is_bound_by_its_times() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    std::fs::write(root.join("run.sh"), "").expect("written");
+    std::fs::set_permissions(root.join("run.sh"), PermissionsExt::from_mode(0o0)).expect("closed");
+    assert_eq!(why(root, &["sh", "run.sh"]).await, None);
+    assert_eq!(names(root, &["sh", "run.sh"], &[]).await.len(), 1);
+}
+
+#[tokio::test]
+async fn many_files_of_a_pattern_are_bound_by_their_contents() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    (0..300).for_each(|at| std::fs::write(root.join(format!("{at}.txt")), "1").expect("written"));
+    let before = names(root, &["tool", "*.txt"], &[]).await;
+    let changed = std::fs::File::options().write(true).open(root.join("7.txt")).expect("it opens");
+    let times = changed.metadata().and_then(|meta| meta.modified()).expect("it has times");
+    changed.write_at(b"2", 0).expect("written");
+    changed.set_modified(times).expect("set back");
+    let after = names(root, &["tool", "*.txt"], &[]).await;
+    assert_eq!((before.len(), before[0].bytes, after[0].bytes), (1, 300, 300));
+    assert_ne!(before, after);
+    changed.write_at(b"1", 0).expect("written");
+    assert_eq!(names(root, &["tool", "*.txt"], &[]).await, before, "contents, not times");
+}
+
+#[tokio::test]
+async fn files_in_further_folders_that_steps_may_write_are_bound_by_their_contents() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().canonicalize().expect("a path");
+    let (root, cache, other) = (place.join("work"), place.join("cache"), place.join("other"));
+    [&root, &cache, &other].into_iter().for_each(|folder| std::fs::create_dir(folder).expect("made"));
+    symlink(cache.join("run.sh"), root.join("run.sh")).expect("a link");
+    symlink(&cache, place.join("alias")).expect("a link");
+    let write = |text: &str| {
+        [&cache, &other]
+            .into_iter()
+            .for_each(|folder| std::fs::write(folder.join("run.sh"), text).expect("written"));
+        std::fs::write(cache.join("Makefile"), text).expect("written");
+    };
+    let (there, alias) = (cache.display().to_string(), place.join("alias/run.sh").display().to_string());
+    let absolute = cache.join("run.sh").display().to_string();
+    for argv in [
+        &["sh", "run.sh"][..],
+        &["sh", &absolute],
+        &["sh", "../cache/run.sh"],
+        &["sh", &alias],
+        &["make", "-C", &there],
+        &["sh", "-c", &format!("cat {there}/*.sh | sh")],
+    ] {
+        write("1");
+        let before = names(&root, argv, &[&cache]).await;
+        write("2");
+        assert_ne!(before, names(&root, argv, &[&cache]).await, "{argv:?}");
+    }
+    let elsewhere = other.join("run.sh").display().to_string();
+    assert_eq!(names(&root, &["sh", &elsewhere], &[&cache]).await, [], "no step writes there");
+}
