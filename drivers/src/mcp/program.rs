@@ -9,10 +9,14 @@ use ostler_kernel::port::NamedFile;
 use super::config::McpConfig;
 use super::held;
 use super::stamps::Stamps;
-use crate::tool::{Naming, lexical, named_files};
+use crate::tool::{Naming, is_as_read, lexical, named_files};
 
 /// Bytes of a program's files that are read at each start. A file beyond is bound by its size and times.
 pub const MCP_PROGRAM_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of a running program's files whose contents are compared before each call, the smallest files first. A file beyond is compared by
+/// its size and times, which a store into a mapped page leaves as they are.
+pub const MCP_CALL_BYTES_MAX: u64 = 8 << 20;
 
 /// The files of a server's program, as they were when they were read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,10 +66,27 @@ impl ProgramFiles {
         files.or_else(|| self.stamps.changed(&now.stamps, &self.folder).map(str::to_owned))
     }
 
-    /// True if a file was written or replaced since, whatever its content is now, or a link or a folder on the way to it was replaced.
-    /// May block.
+    /// True if a file was written or replaced since, whatever its content is now, or a link or a folder on the way to it was replaced, or
+    /// if a small file has another content, whatever its times are. May block.
     pub(super) fn is_touched(&self) -> bool {
-        self.stamps.is_touched()
+        self.stamps.is_touched() || !self.has_same_contents()
+    }
+
+    fn has_same_contents(&self) -> bool {
+        let mut files: Vec<&NamedFile> = self.files.iter().collect();
+        files.sort_by_key(|file| file.bytes);
+        let mut left = MCP_CALL_BYTES_MAX;
+        for file in files {
+            let path = self.folder.join(&file.path);
+            // A pattern with many files has no path.
+            if file.bytes >= left || path.symlink_metadata().is_err() {
+                continue;
+            }
+            if !is_as_read(&path, file, &mut left) {
+                return false;
+            }
+        }
+        true
     }
 
     /// The first file that nothing can be bound to, with the reason, for a message; `None` if all can be compared.
@@ -201,5 +222,37 @@ mod tests {
               - GONE, 1 bytes
                 -x"#]]
         .assert_eq(&text);
+    }
+    /// A program that mapped a file and wrote to the page before changes the file later without a trace in its times.
+    const MAPPED: &str = "import mmap, sys\n\
+        file = open('handler.py', 'r+b')\n\
+        page = mmap.mmap(file.fileno(), 0)\n\
+        page[:] = b'kind'\n\
+        print('ready', flush=True)\n\
+        sys.stdin.readline()\n\
+        page[:] = b'evil'\n\
+        print('done.', flush=True)\n\
+        sys.stdin.readline()\n";
+
+    #[tokio::test]
+    async fn a_store_into_a_mapped_page_of_a_running_program_shows() {
+        use std::io::{Read, Write};
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("handler.py"), "kind").unwrap();
+        let mut python = std::process::Command::new("python3");
+        python.args(["-c", MAPPED]).current_dir(folder.path());
+        let piped = std::process::Stdio::piped;
+        let mut holder = python.stdin(piped()).stdout(piped()).spawn().unwrap();
+        let (mut told, mut said) = (holder.stdin.take().unwrap(), holder.stdout.take().unwrap());
+        let mut line = [0; 6];
+        said.read_exact(&mut line).unwrap();
+        let config: McpConfig = toml::from_str("command = [\"python3\", \"handler.py\"]").unwrap();
+        let program = ProgramFiles::read(&config, folder.path()).await;
+        assert_eq!((program.files.len(), program.is_touched()), (1, false));
+        told.write_all(b"\n").unwrap();
+        said.read_exact(&mut line).unwrap();
+        assert!(program.is_touched(), "other code, whatever the times are");
+        drop(told);
+        holder.wait().unwrap();
     }
 }
