@@ -21,7 +21,8 @@ use crate::tool::workspace::{CHUNK_BYTES, Closed, Workspace};
 const TEXTS_BYTES_MAX: usize = 64 << 10;
 
 /// Reason for a name that each process finds elsewhere.
-pub(super) const OF_PROCESS: &str = "leads through the folder of a process (/proc/self, /dev/fd), which is another one for the program: name the file by its own path";
+pub(super) const OF_PROCESS: &str =
+    "leads through the folder of a process (/proc/self, /dev/fd), where the program finds another file";
 
 /// Files that may hold secrets: a change shows, but the text is not kept. Settings of git are `config` in any folder.
 const PRIVATE: [&str; 10] = [
