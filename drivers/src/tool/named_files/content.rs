@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
             Err(error) => return alone(unbound(name, &not_now(&error))),
         };
         let (mut found, start) = digested(&name, file, &mut self.bytes_left);
-        // What no file tool may show, no question shows.
+        // A question shows no text that no file tool may show.
         if within.is_none_or(|within| closed(within, Closed::OperatorKey)) {
             found.text = None;
         }

@@ -1,4 +1,4 @@
-//! Where the words of a call lead.
+//! The places to which the words of a call lead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use super::content::{OF_PROCESS, shown, unbound};
 use super::search::Search;
 use super::way::Way;
 
-/// What a program prints to: nothing is read from there.
+/// Names of the program's output, from which nothing is read.
 const OUTPUTS: [&str; 6] =
     ["/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2", "/proc/self/fd/1", "/proc/self/fd/2"];
 
@@ -52,7 +52,7 @@ impl Search<'_> {
         self.look(path).is_some_and(|real| real.is_dir())
     }
 
-    /// Where a path leads without links, also if nothing is there; `None`, and noted, if each process finds it elsewhere.
+    /// The path without links, also if nothing is there; `None`, and noted, if each process finds another file.
     pub(super) fn look(&self, path: &Path) -> Option<PathBuf> {
         let way = Way::below(self.root, path);
         if way.is_of_process {
@@ -62,7 +62,7 @@ impl Search<'_> {
         Some(way.real)
     }
 
-    /// What was bound or noted by name. What lies behind a name that nothing can be bound to goes without saying.
+    /// All that was bound or noted by name, except what lies behind a name that nothing can be bound to.
     pub(super) fn noted(&self) -> BTreeMap<String, NamedFile> {
         let mut bound = self.bound.take();
         let unbound = bound.iter().filter(|(_, file)| file.unbound.is_some());
