@@ -14,6 +14,11 @@ pub(super) fn shell_words(text: &str) -> Vec<String> {
             ('\'' | '"', None) => quote = Some(c),
             (_, Some('\'')) => word.push(c),
             ('\\', _) => word.extend(rest.next().filter(|next| *next != '\n')),
+            // `$'\x2e'`: what the escapes stand for is not spelled out.
+            ('$', None) if rest.next_if_eq(&'\'').is_some() => {
+                skip_escaped(&mut rest);
+                word.push(COMPUTED);
+            }
             ('$', _) => {
                 let ahead: String = rest.clone().take(VARIABLE_CHARS_MAX).collect();
                 let (length, value) = variable(&ahead);
@@ -37,7 +42,24 @@ pub(super) fn shell_words(text: &str) -> Vec<String> {
     }
     words.push(word);
     words.retain(|word| !word.is_empty());
-    words
+    words.into_iter().map(|word| in_folder(&word).unwrap_or(word)).collect()
+}
+
+/// Goes behind the end of a quoted text with escapes.
+fn skip_escaped(rest: &mut impl Iterator<Item = char>) {
+    while let Some(c) = rest.next() {
+        match c {
+            '\'' => return,
+            '\\' => drop(rest.next()),
+            _ => {}
+        }
+    }
+}
+
+/// A word that begins with the current folder (`~+/`) or the one before it (`~-/`); `None` for another one.
+fn in_folder(word: &str) -> Option<String> {
+    let current = word.strip_prefix("~+/").map(|rest| format!("./{rest}"));
+    current.or_else(|| word.strip_prefix("~-/").map(|rest| format!("{COMPUTED}/{rest}")))
 }
 
 /// Characters of the longest name of a variable, with its braces and what is done to its value.
@@ -87,6 +109,8 @@ mod tests {
                 &["sh", "~/a", "./b", "\u{0}.sh", "\u{0}z", "\u{0}", "$X"],
             ),
             ("cat {a,b}.txt {} f{1..3} {a", &["cat", "\u{0}.txt", "{}", "f\u{0}", "{a"]),
+            ("sh x$'\\x2e\\''sh \"$'a'\"", &["sh", "x\u{0}sh", "$'a'"]),
+            ("sh ~+/x.sh ~-/y.sh", &["sh", "./x.sh", "\u{0}/y.sh"]),
             ("echo \"a\\\"b\" 'it", &["echo", "a\"b", "it"]),
             ("", &[]),
         ] {
