@@ -222,7 +222,12 @@ fn step(system: &System, step: &Value) -> Option<StepView> {
         format!("{}.{}", part("from"), part("path"))
     };
     let refs = step["refs"].as_array().into_iter().flatten().map(|reference| {
-        format!("{} from {}", reference["param"].as_str().unwrap_or_default(), place(reference))
+        let from = format!("{} from {}", reference["param"].as_str().unwrap_or_default(), place(reference));
+        match &reference["template"] {
+            Value::Null => from,
+            // Quoted as JSON, so that the text of a template reads as no other part of the step.
+            template => format!("{from} as {template}"),
+        }
     });
     let list = step.get("for_each").filter(|list| !list.is_null());
     let when = step["when"].as_array().into_iter().flatten().map(|guard| {
@@ -239,7 +244,11 @@ fn step(system: &System, step: &Value) -> Option<StepView> {
         refs: refs.collect(),
         for_each: list.map(|list| {
             let parameter = list["as"].as_str().unwrap_or_default();
-            format!("{} as {parameter}, at most {} times", place(list), list["max"])
+            let every = format!("{} as {parameter}, at most {} times", place(list), list["max"]);
+            match &list["on_child"] {
+                Value::Null => every,
+                on_child => format!("{every}, on_child {}", on_child.as_str().unwrap_or_default()),
+            }
         }),
         when: when.collect(),
         after: step["after"].as_array().into_iter().flatten().filter_map(text).collect(),

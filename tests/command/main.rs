@@ -44,6 +44,7 @@ mod real_model;
 mod recall;
 mod repeats;
 mod second_terminal;
+mod shown_results;
 mod simulations;
 mod suggestions;
 mod telehealth;

@@ -190,10 +190,10 @@ pub struct StepView {
     pub tool: String,
     /// The parameters that are known.
     pub params: Value,
-    /// Parameters from results, as `PARAM from STEP.PATH`.
+    /// Parameters from results, as `PARAM from STEP.PATH`, with the template around the result as `… as "TEMPLATE"` (JSON).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refs: Vec<String>,
-    /// The list over which the step is repeated, as `STEP.PATH as PARAM, at most N times`.
+    /// The list over which the step is repeated, as `STEP.PATH as PARAM, at most N times, on_child WORD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_each: Option<String>,
     /// Conditions of the step, as `STEP.PATH OP VALUE`.
