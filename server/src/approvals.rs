@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{Answer, Approval, ApprovalId, ApprovalPage, System};
 use ostler_kernel::id::{Digest, RunId};
-use ostler_kernel::plan::Kind;
+use ostler_kernel::policy::Role;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -126,6 +126,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         parent,
         model_file,
         digest,
+        role,
         shown,
         files_before,
         changes,
@@ -149,7 +150,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
             Err(error) => refusal = Some(format!("the result cannot be read: {error}")),
         }
     }
-    let steps = value.as_ref().map(|value| steps(system, &shown.kind, value)).unwrap_or_default();
+    let steps = value.as_ref().map(|value| steps(system, role, value)).unwrap_or_default();
     let estimate = match &value {
         Some(value) if !steps.is_empty() => {
             let tools = steps.iter().map(|step| step.tool.clone());
@@ -203,13 +204,16 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
     }
 }
 
-/// The steps or calls that a model asks for in a goal run.
-fn steps(system: &System, kind: &Kind, result: &Value) -> Vec<StepView> {
-    if *kind != Kind::Model {
-        return Vec::new();
-    }
-    let written = result["steps"].as_array().or_else(|| result["calls"].as_array());
-    written.into_iter().flatten().filter_map(|step| self::step(system, step)).collect()
+/// The steps of a planner, or the calls of a turn. Members of these names in any other result start nothing.
+fn steps(system: &System, role: Option<Role>, result: &Value) -> Vec<StepView> {
+    let written = match role {
+        Some(Role::Planner) => &result["steps"],
+        Some(Role::Think) => &result["calls"],
+        Some(Role::Reflect | Role::Observe | Role::Micro | Role::Answer | Role::Interject) | None => {
+            return Vec::new();
+        }
+    };
+    written.as_array().into_iter().flatten().filter_map(|step| self::step(system, step)).collect()
 }
 
 fn step(system: &System, step: &Value) -> Option<StepView> {

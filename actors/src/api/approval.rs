@@ -7,6 +7,7 @@ use ostler_kernel::agent::LifecycleMessage;
 use ostler_kernel::event::{ApprovalKept, HumanRequestKind, Output, Parent, RunOpened};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
 use ostler_kernel::ledger::{CallLimits, Shortfall};
+use ostler_kernel::policy::Role;
 use ostler_kernel::port::{JournalError, NamedFile};
 use ostler_kernel::run::{ApprovalRequest, NodeStatus, ShownChange, shown_changes};
 
@@ -70,6 +71,8 @@ pub struct Approval {
     pub model_file: Option<String>,
     /// Digest of what the question showed when it was asked; an answer holds for the digest alone.
     pub digest: Option<Digest>,
+    /// Role of the node in a goal run; `None` for work, and for every node of another run.
+    pub role: Option<Role>,
     /// The shown call; after an action also the result.
     pub shown: ApprovalRequest,
     /// The folder of the call; `None` without one.
@@ -143,6 +146,7 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
             model_file: view.run.goal().and_then(|goal| goal.terms().model_file.clone()),
             digest: instance.asked_digest(),
             workspace: workspace(services, &view.opened, &shown),
+            role: view.run.goal().and_then(|goal| goal.role(&node.id)),
             shown,
             files_before,
             changes,

@@ -86,7 +86,7 @@ pub struct ApprovalView {
     /// The result to publish; absent if it is larger than requested, or unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Steps that a model asks for, if the result is a plan.
+    /// Steps that a planner or a turn of a goal run asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepView>,
     /// What the steps are expected to cost; absent without steps.

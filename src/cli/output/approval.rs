@@ -3,10 +3,11 @@
 use ostler::finding::harmless_chars;
 use ostler_kernel::id::DigestStart;
 use ostler_kernel::ledger::Amount;
-use ostler_server::wire::{ApprovalView, ParentView, ShortfallView, StepView};
+use ostler_server::wire::{ApprovalView, ParentView, ShortfallView};
 use serde_json::{Value, json};
 
 use crate::cli::output::approval_changes::{earlier_lines, file_lines};
+use crate::cli::output::approval_steps::{rest_lines, step_lines};
 use crate::cli::output::cells::{fit, fit_name};
 use crate::cli::output::estimate::estimate_lines;
 use crate::cli::output::hints;
@@ -103,7 +104,7 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     let estimated = question.estimate.iter().flat_map(estimate_lines);
     lines.extend(estimated.map(|line| format!("    {}", detail.line(&line))));
     match (&question.result, question.result_bytes) {
-        _ if !question.steps.is_empty() => {}
+        (Some(result), _) if !question.steps.is_empty() => rest_lines(question, result, detail, &mut lines),
         (Some(result), _) => match text_of(result) {
             Some(text) => value_lines("result", &json!(text), detail, &mut lines),
             None => value_lines("result", result, detail, &mut lines),
@@ -197,33 +198,6 @@ pub(crate) fn budget_deadline(deadline_ms: i64) -> String {
     }
 }
 
-/// The steps of a plan, one line each: what they call, with what, after what.
-fn step_lines(steps: &[StepView], detail: Detail, lines: &mut Vec<String>) {
-    for step in steps {
-        let id = step.id.as_deref().map(|id| format!("{id}: ")).unwrap_or_default();
-        let mut text = format!("{id}{}, impact {}", step.tool, step.impact);
-        for (name, value) in step.params.as_object().into_iter().flatten() {
-            text += &format!("  {name}: {value}");
-        }
-        for reference in &step.refs {
-            text += &format!("  {reference}");
-        }
-        if let Some(list) = &step.for_each {
-            text += &format!("  for each of {list}");
-        }
-        if !step.when.is_empty() {
-            text += &format!("  if {}", step.when.join(" and "));
-        }
-        if !step.after.is_empty() {
-            text += &format!("  after {}", step.after.join(", "));
-        }
-        lines.push(format!("    {}", detail.line(&text)));
-        if let Some(why) = &step.why {
-            lines.push(format!("      {}", detail.line(why)));
-        }
-    }
-}
-
 /// The id of a plan, at most [`PLAN_COLUMNS_MAX`] wide. A model may have chosen it: words that could be read as those of the question
 /// are in quotes.
 fn plan_name(id: &str) -> String {
@@ -242,7 +216,7 @@ fn show_all_command() -> String {
 }
 
 /// Appends a parameter or result: multi-line texts line by line, other values as JSON.
-fn value_lines(name: &str, value: &Value, detail: Detail, lines: &mut Vec<String>) {
+pub(super) fn value_lines(name: &str, value: &Value, detail: Detail, lines: &mut Vec<String>) {
     let name: String = harmless_chars(name).collect();
     match value.as_str().filter(|text| text.contains('\n')) {
         Some(text) => {

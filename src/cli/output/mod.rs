@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 mod approval_changes;
+mod approval_steps;
 pub(crate) mod cells;
 pub(crate) mod changes;
 pub(crate) mod credits;
