@@ -150,6 +150,26 @@ fn each_of_equal_questions_is_asked_and_no_more_than_a_person_can_answer() {
 }
 
 #[test]
+fn each_attempt_of_a_call_asks_anew() {
+    let world = world("asks_and_ends", "impact = 0", "say");
+    let node = "{id: n, tool: mcp.x.say, params: {text: hello}, timeout: 20s, retries: 2}";
+    world.file("plan.yaml", &format!("id: p\nnodes:\n  - {node}\n"));
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
+    let run = world.start(RUN);
+    let listed = || world.ostler("approvals --json").lines();
+    let mut asked = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        until("a question is shown", || listed().len() == 1);
+        let question = listed().remove(0);
+        let [run, node, digest] = ["run", "node", "digest"].map(|name| question[name].as_str().unwrap());
+        world.ostler(&format!("approve {run} {node} --digest {digest}")).exits(0);
+        asked.insert(run.to_owned());
+    }
+    run.end().exits(1).says("the answer to mcp.x.say is lost");
+    assert_eq!(asked.len(), 3, "a yes counts for one attempt");
+}
+
+#[test]
 fn a_question_ends_with_its_call() {
     let world = world("asks_and_goes", "impact = 1", "say");
     world.ostler("mcp accept x --yes --config ostler.toml").exits(0);

@@ -39,7 +39,7 @@ where
         NotConnected::Refused(refusal) => format!("{refusal:?}"),
     })?;
     let Some(tool) = listing.tools.first() else { return Ok((listing, None)) };
-    let asking = Asking::new(&tool.name, Arc::new(NoLog));
+    let asking = Asking::new(&tool.name, Arc::new(NoLog), 1);
     let caller = Caller::new(running.peer().clone(), running.service().clone());
     let answered = match caller.call(&tool.name, Map::new(), asking).await {
         Ok(answer) => result::value("frames", answer, |_| None).is_ok(),

@@ -26,12 +26,15 @@ pub(super) struct Asking {
     /// Name of the tool in plans.
     pub(super) tool: String,
     pub(super) attempt: Arc<dyn AttemptLog>,
+    /// Number of the attempt.
+    ordinal: u32,
     asked: Arc<AtomicUsize>,
 }
 
 impl Asking {
-    pub(super) fn new(tool: &str, attempt: Arc<dyn AttemptLog>) -> Asking {
-        Asking { tool: tool.to_owned(), attempt, asked: Arc::default() }
+    /// `ordinal` is the number of the attempt.
+    pub(super) fn new(tool: &str, attempt: Arc<dyn AttemptLog>, ordinal: u32) -> Asking {
+        Asking { tool: tool.to_owned(), attempt, ordinal, asked: Arc::default() }
     }
 }
 
@@ -60,8 +63,9 @@ pub(super) async fn ask(asking: &Asking, request: ElicitRequestParams) -> Elicit
         return ElicitResult::new(ElicitationAction::Decline);
     }
     let text = format!("The server of {} asks amid a call: {message}", asking.tool);
-    // An answer counts for one question: neither for another text, nor for the same text once more.
-    let step = format!("question-{number}-{}", &blake3::hash(text.as_bytes()).to_hex()[..16]);
+    // An answer counts for one question: neither for another text, nor for the same text once more, in the same attempt or a later one.
+    let hash = &blake3::hash(text.as_bytes()).to_hex()[..16];
+    let step = format!("question-{}-{number}-{hash}", asking.ordinal);
     match asking.attempt.ask_person(&step, &text, MCP_QUESTION_MS).await {
         Ok(true) => {
             let accepted = ElicitResult::new(ElicitationAction::Accept);

@@ -291,6 +291,19 @@ fn asks_and_goes() {
     serve(&Server { tools, call: asks })
 }
 
+/// Asks a question, and ends in place of a result once it has the answer.
+#[test]
+#[ignore = "a server"]
+fn asks_and_ends() {
+    let asks: Call = |_, _| {
+        let params = json!({"message": "Really?", "requestedSchema": {"type": "object", "properties": {}}});
+        say(&json!({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params}));
+        stdin().lock().read_line(&mut String::new()).unwrap();
+        std::process::exit(1)
+    };
+    serve(&Server { tools, call: asks })
+}
+
 /// Asks the same question ten times at once, and returns how many answers were no refusal.
 #[test]
 #[ignore = "a server"]
