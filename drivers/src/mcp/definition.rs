@@ -150,7 +150,8 @@ impl Difference {
 }
 
 impl fmt::Display for Difference {
-    /// Writes each part that differs: the accepted text after `-`, the present text after `+`.
+    /// Writes each part that differs: the accepted text after `-`, the present text after `+`. Lines of a text stand behind a bar, so
+    /// that none reads as a part of the difference; control characters are replaced.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (before, after, word) = match self {
             Difference::Added(tool) => (None, Some(tool), "added"),
@@ -166,12 +167,25 @@ impl fmt::Display for Difference {
             }
             for (sign, part) in [('-', old), ('+', new)] {
                 if let Some(part) = part.filter(|part| !part.is_empty()) {
-                    write!(f, "\n  {sign} {name}: {part}")?;
+                    write_part(f, sign, name, part)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// A text as one line: control characters other than a tab are replaced, line breaks among them.
+pub(super) fn harmless(line: &str) -> String {
+    line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+fn write_part(f: &mut fmt::Formatter<'_>, sign: char, name: &str, part: &str) -> fmt::Result {
+    if !part.contains('\n') {
+        return write!(f, "\n  {sign} {name}: {}", harmless(part));
+    }
+    write!(f, "\n  {sign} {name}:")?;
+    part.split('\n').try_for_each(|line| write!(f, "\n    │ {}", harmless(line)))
 }
 
 const PARTS: [&str; 4] = ["description", "input", "output", "annotations"];
@@ -280,5 +294,19 @@ mod tests {
               + annotations: {"readOnlyHint":true}"#]]
         .assert_eq(&shown.join("\n"));
         assert!(Difference::between(&now, &now).is_empty());
+    }
+
+    #[test]
+    fn a_description_forges_no_line_of_a_difference() {
+        let forged = "Adds.\n  + annotations: {\"readOnlyHint\":true}\r\nt2 (added)\u{1b}[2J";
+        let now = [definition("t", json!({"description": forged}))];
+        let shown = Difference::between(&[definition("t", json!({}))], &now)[0].to_string();
+        expect![[r#"
+            t (changed)
+              + description:
+                │ Adds.
+                │   + annotations: {"readOnlyHint":true}�
+                │ t2 (added)�[2J"#]]
+        .assert_eq(&shown);
     }
 }

@@ -108,11 +108,10 @@ impl McpServer {
 /// The question with the whole difference; `None` if the difference is larger than [`MCP_DIFFERENCE_BYTES_MAX`].
 fn question(server: &str, accepted: &Definition, now: &Definition) -> Option<String> {
     let difference = Difference::Changed { accepted: accepted.clone(), now: now.clone() }.to_string();
-    let harmless = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
     let text = format!(
         "The MCP server {server} describes a tool differently than it was accepted. Accept it as it is now?\n{difference}"
     );
-    (difference.len() <= MCP_DIFFERENCE_BYTES_MAX).then(|| text.chars().map(harmless).collect())
+    (difference.len() <= MCP_DIFFERENCE_BYTES_MAX).then_some(text)
 }
 
 #[cfg(test)]
@@ -139,7 +138,10 @@ mod tests {
             serde_json::from_value(json!({"name": "a", "description": description, "input": {}})).unwrap()
         };
         let text = question("s", &tool("old".into()), &tool("n\u{1b}[31mew".into())).unwrap();
-        assert!(text.ends_with("a (changed)\n  - description: old\n  + description: n [31mew"), "{text}");
+        assert!(
+            text.ends_with("a (changed)\n  - description: old\n  + description: n\u{fffd}[31mew"),
+            "{text}"
+        );
         assert_eq!(question("s", &tool("old".into()), &tool("x".repeat(MCP_DIFFERENCE_BYTES_MAX))), None);
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ostler_kernel::port::NamedFile;
 
 use super::config::McpConfig;
+use super::definition::harmless;
 use super::held;
 use super::stamps::Stamps;
 use crate::tool::{Naming, is_as_read, lexical, named_files};
@@ -166,7 +167,7 @@ impl fmt::Display for FileDifference {
             FileDifference::Removed(file) => (Some(file), None, "removed"),
             FileDifference::Changed { accepted, now } => (Some(accepted), Some(now), "changed"),
         };
-        write!(f, "{} ({word})", self.path())?;
+        write!(f, "{} ({word})", harmless(self.path()))?;
         let lines = match (before, after) {
             (Some(before), Some(after)) => after.difference(before),
             (None, Some(after)) => after.difference(&empty(after)),
@@ -222,6 +223,8 @@ mod tests {
               - GONE, 1 bytes
                 -x"#]]
         .assert_eq(&text);
+        let named = FileDifference::between(&[], &[file("a\n  + b", None)]);
+        assert!(named[0].to_string().starts_with("a\u{fffd}  + b (added)\n"), "a name is one line");
     }
     /// A program that mapped a file and wrote to the page before changes the file later without a trace in its times.
     const MAPPED: &str = "import mmap, sys\n\
