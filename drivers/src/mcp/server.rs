@@ -168,7 +168,7 @@ impl McpServer {
     ) -> Result<(Connection, Listing, ProgramFiles), NotConnected> {
         let program = ProgramFiles::read(&self.config, &self.place.folder).await;
         if let Some(unbound) = ProgramFiles::unbound(&program.files) {
-            return Err(format!("{unbound}; it was not started"));
+            return Err(format!("{unbound}; it was not started").into());
         }
         let held = match accepted {
             Some(accepted) => {
