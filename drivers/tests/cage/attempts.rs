@@ -1,6 +1,8 @@
 //! The attempts, as scripts of `sh`. `OUT` is a folder outside of the workspace with a file `secret`, `VICTIM` a process outside that
 //! has the secret in its environment, and the ports and sockets listen outside.
 
+use crate::sockets::SOCKETS;
+
 /// One attempt.
 pub(crate) struct Attempt {
     pub name: &'static str,
@@ -23,7 +25,7 @@ pub(crate) enum Proof {
     Opened(&'static str),
 }
 
-const fn said(name: &'static str, impact: u8, script: &'static str) -> Attempt {
+pub(crate) const fn said(name: &'static str, impact: u8, script: &'static str) -> Attempt {
     Attempt { name, impact, script, proof: Proof::Said }
 }
 
@@ -31,11 +33,16 @@ const fn changed(name: &'static str, impact: u8, path: &'static str, script: &'s
     Attempt { name, impact, script, proof: Proof::Changed(path) }
 }
 
-const fn heard(name: &'static str, impact: u8, script: &'static str) -> Attempt {
+pub(crate) const fn heard(name: &'static str, impact: u8, script: &'static str) -> Attempt {
     Attempt { name, impact, script, proof: Proof::Heard }
 }
 
-pub(crate) const ATTEMPTS: &[Attempt] = &[
+/// All attempts.
+pub(crate) fn attempts() -> impl Iterator<Item = &'static Attempt> {
+    ATTEMPTS.iter().chain(SOCKETS)
+}
+
+const ATTEMPTS: &[Attempt] = &[
     // Reads.
     said("reads the passwords", 0, "head -c1 /etc/shadow >/dev/null && echo ESCAPED"),
     said("reads a file of somebody", 0, "cat $OUT/secret"),
@@ -327,68 +334,6 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "python3 -c 'import ctypes;l=ctypes.CDLL(None);a=(ctypes.c_uint32*32)(1,128,0);l.syscall(298,a,0,-1,-1,0)>=0 and print(\"ESCAPED\")'",
     ),
     said("has capabilities", 0, "grep -q 'CapEff:.*[1-9a-f]' /proc/$$/status && echo ESCAPED"),
-    // Sockets.
-    heard(
-        "connects to the control socket",
-        0,
-        "python3 -c 'import socket,os;s=socket.socket(1);s.connect(os.environ[\"OUT\"]+\"/control.sock\");s.send(b\"x\")'",
-    ),
-    heard(
-        "connects to the control socket of the data folder",
-        1,
-        "python3 -c 'import socket;s=socket.socket(1);s.connect(\".ostler/control.sock\");s.send(b\"x\")'",
-    ),
-    heard(
-        "connects to a socket in the workspace",
-        0,
-        "python3 -c 'import socket;s=socket.socket(1);s.connect(\"sub/control.sock\");s.send(b\"x\")'",
-    ),
-    heard(
-        "sends to a socket in the workspace from one of a pair",
-        0,
-        "python3 -c 'import socket;a,b=socket.socketpair(1,2);a.connect(\"sub/datagrams\");a.send(b\"x\")'",
-    ),
-    heard(
-        "sends to a socket from one of a pair",
-        0,
-        "python3 -c 'import socket,os;a,b=socket.socketpair(1,2);a.connect(os.environ[\"OUT\"]+\"/datagrams\");a.send(b\"x\")'",
-    ),
-    heard(
-        "sends to a socket from a raw one of a pair, of which Linux makes one for datagrams",
-        0,
-        "python3 -c 'import socket,os;a,b=socket.socketpair(1,3);a.connect(os.environ[\"OUT\"]+\"/datagrams\");a.send(b\"x\")'",
-    ),
-    heard(
-        "connects to an abstract socket",
-        0,
-        "python3 -c 'import socket,os;s=socket.socket(1);s.connect(\"\\0\"+os.environ[\"ABSTRACT\"]);s.send(b\"x\")'",
-    ),
-    heard(
-        "sends to an abstract socket where it has the network",
-        2,
-        "python3 -c 'import socket,os;s=socket.socket(1,2);s.sendto(b\"x\",\"\\0\"+os.environ[\"ABSTRACT\"])'",
-    ),
-    heard(
-        "sends to an abstract socket from one of a pair where it has the network",
-        2,
-        "python3 -c 'import socket,os;a,b=socket.socketpair(1,2);a.sendto(b\"x\",\"\\0\"+os.environ[\"ABSTRACT\"])'",
-    ),
-    heard(
-        "sends to an abstract socket from a raw one of a pair where it has the network",
-        2,
-        "python3 -c 'import socket,os;a,b=socket.socketpair(1,3);a.sendto(b\"x\",\"\\0\"+os.environ[\"ABSTRACT\"])'",
-    ),
-    heard(
-        "sends a datagram",
-        0,
-        "python3 -c 'import socket,os;socket.socket(2,2).sendto(b\"x\",(\"127.0.0.1\",int(os.environ[\"UDP\"])))'",
-    ),
-    heard(
-        "connects to a port",
-        1,
-        "python3 -c 'import socket,os;s=socket.create_connection((\"127.0.0.1\",int(os.environ[\"TCP\"])));s.send(b\"x\")'",
-    ),
-    said("makes packets of its own", 0, "python3 -c 'import socket;socket.socket(2,3,1);print(\"ESCAPED\")'"),
     // Programs that start programs.
     heard(
         "approves through a Makefile and a double fork",

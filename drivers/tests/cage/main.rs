@@ -6,12 +6,13 @@
 mod attempts;
 mod limits;
 mod place;
+mod sockets;
 mod survivors;
 mod traps;
 
 use ostler_kernel::port::CageRung;
 
-use crate::attempts::{ATTEMPTS, Attempt};
+use crate::attempts::{Attempt, attempts};
 use crate::place::{Place, as_another_user, works};
 
 fn check(rung: CageRung) {
@@ -19,7 +20,7 @@ fn check(rung: CageRung) {
         return;
     }
     let mut escaped = Vec::new();
-    for attempt in ATTEMPTS {
+    for attempt in attempts() {
         let Attempt { name, .. } = attempt;
         let free = Place::new(CageRung::None).make(attempt);
         if !free.got_out {
@@ -56,5 +57,5 @@ fn nothing_of_another_user_gets_out_of_bubblewrap() {
 
 #[test]
 fn there_are_at_least_forty_attempts() {
-    assert!(ATTEMPTS.len() >= 40, "{}", ATTEMPTS.len());
+    assert!(attempts().count() >= 40, "{}", attempts().count());
 }
