@@ -25,7 +25,7 @@ pub(super) const OF_PROCESS: &str =
     "leads through the folder of a process (/proc/self, /dev/fd), where the program finds another file";
 
 /// Files that may hold secrets: a change shows, but the text is not kept. Settings of git are `config` in any folder.
-const PRIVATE: [&str; 10] = [
+const PRIVATE: [&str; 15] = [
     "config",
     "config.worktree",
     ".hg/hgrc",
@@ -36,7 +36,23 @@ const PRIVATE: [&str; 10] = [
     ".envrc",
     ".flaskenv",
     "gradle.properties",
+    ".netrc",
+    ".pypirc",
+    ".htpasswd",
+    ".dockercfg",
+    ".docker/config.json",
 ];
+
+/// Parts of names of files that may hold secrets.
+const PRIVATE_PARTS: [&str; 9] =
+    [".env.", "credential", "secret", "password", "id_rsa", "id_ed25519", ".pem", ".key", ".tfvars"];
+
+fn is_private(name: &str) -> bool {
+    let path = Path::new(name);
+    let file = path.file_name().map(|file| file.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    PRIVATE.iter().any(|private| path.ends_with(private))
+        || PRIVATE_PARTS.iter().any(|part| file.contains(part))
+}
 
 /// Reads files of one call, within its limits.
 pub(super) struct Reader<'a> {
@@ -203,8 +219,7 @@ pub(super) fn digested(name: &str, mut file: File, left: &mut u64) -> (NamedFile
         (Ok(None), Ok(meta)) => return (stamped(name.to_owned(), &meta), Vec::new()),
         (Err(error), _) | (_, Err(error)) => return (unbound(name.to_owned(), &not_now(&error)), Vec::new()),
     };
-    let is_private = PRIVATE.iter().any(|private| Path::new(name).ends_with(private));
-    let text = Some(&start).filter(|start| !is_private && start.len() <= NAMED_TEXT_BYTES_MAX);
+    let text = Some(&start).filter(|start| !is_private(name) && start.len() <= NAMED_TEXT_BYTES_MAX);
     let text = text.and_then(|start| String::from_utf8(start.clone()).ok());
     (NamedFile { path: name.to_owned(), digest, bytes, text, unbound: None }, start)
 }
@@ -279,4 +294,29 @@ fn stamp(meta: &Metadata) -> Vec<u8> {
     let times =
         [meta.ctime(), meta.ctime_nsec(), meta.mtime(), meta.mtime_nsec()].map(i64::to_le_bytes).concat();
     [identity, times].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_files_that_may_hold_secrets_are_not_kept() {
+        for name in [
+            ".env",
+            "sub/.env.local",
+            ".git/config",
+            ".netrc",
+            "id_rsa",
+            "tls/server.KEY",
+            "client_secret.json",
+            ".git-credentials",
+            "prod.tfvars",
+        ] {
+            assert!(is_private(name), "{name}");
+        }
+        for name in ["deploy.sh", "Makefile", "environment.yaml", "keys.md", "config.toml"] {
+            assert!(!is_private(name), "{name}");
+        }
+    }
 }
