@@ -270,11 +270,6 @@ const ATTEMPTS: &[Attempt] = &[
         "python3 -c 'import fcntl,os;fcntl.fcntl(os.open(\".\",0),1026,0x8000003f);print(\"ESCAPED\")'",
     ),
     said(
-        "takes a delegation of a folder",
-        0,
-        "python3 -c 'import fcntl,os,struct;fcntl.fcntl(os.open(\".\",0),1040,struct.pack(\"IHH\",0,0,0));print(\"ESCAPED\")'",
-    ),
-    said(
         "locks others out of a file that it may only read",
         0,
         "python3 -c 'import fcntl;fcntl.flock(open(\"tracked\"),6);print(\"ESCAPED\")'",
