@@ -37,7 +37,7 @@ pub const GRANT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// The covered words, for whom, and until when.
+    /// The covered words, with client, tool, operator and end.
     pub terms: GrantTerms,
     /// Folder of the runs.
     pub workspace: String,
@@ -58,7 +58,7 @@ pub struct GrantedCall<'a> {
     pub params: &'a Map<String, Value>,
 }
 
-/// The words that a grant covers, for whom, and until when.
+/// The covered words, with client, tool, operator and end of a grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantTerms {
     /// Name, unique among all grants.
@@ -112,9 +112,10 @@ pub fn pattern(text: &str) -> Result<Vec<String>, PatternError> {
 }
 
 impl Grant {
-    /// True if the grant covers a call at `now`. `files` are those that the call names or executes, as they are: each must be as it was
-    /// shown, unless its path is one of the words that the final `*` stands for. A file that the approved call did not name can take
-    /// the place of another one, as `GNUmakefile` does that of `Makefile`.
+    /// True if the grant covers a call at `now`. `files` are those that the call names or executes, as they are. A file that was shown
+    /// must be unchanged, also where a word behind the pattern repeats its name: `sh a.sh a.sh` runs the script too. Another file must
+    /// be one of the words that the final `*` stands for, because it can take the place of a file that was shown, as `GNUmakefile` does
+    /// that of `Makefile`.
     pub fn covers<'a>(
         &self,
         call: &GrantedCall<'_>,
@@ -128,7 +129,8 @@ impl Grant {
             && self.terms.fits(call.params);
         is_meant
             && files.all(|(path, digest)| {
-                self.files.get(path) == Some(&digest) || self.terms.leaves_free(path, call.params)
+                let free = || self.terms.leaves_free(path, call.params);
+                self.files.get(path).map_or_else(free, |shown| *shown == digest)
             })
     }
 }
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_as_they_were_shown_but_those_that_the_star_stands_for() {
+    fn shown_files_are_unchanged_and_others_are_words_that_the_star_stands_for() {
         let runs = |pattern, words: &[&str], files: &[(&'static str, u8)]| {
             covers(&Case { pattern, params: json!({"argv": words}), files: files.to_vec(), ..push() })
         };
@@ -275,7 +277,12 @@ mod tests {
         assert!(!runs("sh a.sh", &["sh", "a.sh"], &[("a.sh", 2)]));
         assert!(!runs("sh a.sh *", &["sh", "a.sh", "x"], &[("a.sh", 2)]));
         assert!(runs("sh a.sh *", &["sh", "a.sh", "./b.txt"], &[("a.sh", 1), ("b.txt", 9)]));
-        assert!(runs("sh *", &["sh", "a.sh"], &[("a.sh", 2)]));
+        assert!(
+            !runs("sh a.sh *", &["sh", "a.sh", "a.sh"], &[("a.sh", 2)]),
+            "an argument repeats the script"
+        );
+        assert!(runs("sh *", &["sh", "b.sh"], &[("b.sh", 2)]));
+        assert!(!runs("sh *", &["sh", "a.sh"], &[("a.sh", 2)]));
         // Files that no word names, such as those that a program reads by convention.
         assert!(!runs("make *", &["make", "all"], &[("GNUmakefile", 9)]));
         assert!(!runs("make", &["make"], &[("GNUmakefile", 9)]));

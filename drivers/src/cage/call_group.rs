@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct CallGroup {
     folders: Vec<PathBuf>,
-    /// One of them limits the memory of all that is in it.
+    /// A group of these limits the memory of the whole call.
     limits_memory: bool,
 }
 

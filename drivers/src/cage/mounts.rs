@@ -20,7 +20,7 @@ use super::spec::CageSpec;
 /// An empty folder that nobody can write in.
 const EMPTY: &CStr = c"size=4k,mode=555";
 
-/// Whether the process has a mount namespace of its own.
+/// The answer to: has the process a mount namespace of its own?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Separated {
     /// The cage needs none.

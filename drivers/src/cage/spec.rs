@@ -69,7 +69,7 @@ pub(super) enum Role {
     Around,
     /// The first process of that namespace.
     First,
-    /// What bubblewrap starts in its namespaces: the program, once its limits are set.
+    /// The helper that bubblewrap starts in its namespaces. It sets the limits and becomes the program.
     Within,
     /// The program.
     Program,

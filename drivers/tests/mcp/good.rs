@@ -32,7 +32,7 @@ async fn a_question_amid_a_call_is_asked_of_a_person() {
     );
 }
 
-/// Nobody answers a value yes that is not shown.
+/// A yes covers only values that are shown.
 #[tokio::test]
 async fn a_question_that_is_too_long_to_be_shown_whole_is_declined() {
     let world = World::started("asks", "impact = 1").await;
