@@ -20,7 +20,7 @@ use super::spec::CageSpec;
 /// An empty folder that nobody can write in.
 const EMPTY: &CStr = c"size=4k,mode=555";
 
-/// The answer to: has the process a mount namespace of its own?
+/// A mount namespace of this process: needless, made, or impossible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Separated {
     /// The cage needs none.
