@@ -12,7 +12,6 @@ use ostler_actors::new_run_id;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::policy::{Aggregator, GOAL_BYTES_MAX, Mode};
 use ostler_server::wire::{ApprovalList, GoalRequest, RunRef};
-use serde_json::Value;
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{self, Bounds};
@@ -27,6 +26,7 @@ use crate::cli::output::live::{NoView, View};
 use crate::cli::output::summary::ReportParts;
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, path_segment};
+use crate::cli::session::cancel_run::cancel_run;
 use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, exit_code, follow_until};
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, watch};
@@ -268,10 +268,17 @@ async fn plan_only(
             Err(Failure::silent(code))
         }
     };
-    let cancelled = cancel_open(&mut session, run).await;
+    let cancelled = signals.during(cancel_run(&mut session, run, out)).await;
     session.stop().await;
-    let code = shown?;
-    cancelled.map(|()| code)
+    match (shown, cancelled) {
+        (shown, Ok(Ok(()))) => shown,
+        (Ok(_), Ok(Err(failure))) => Err(failure),
+        (Err(failure), Ok(Err(second))) => {
+            status_line(format!("run {run} is not cancelled: {second}"));
+            Err(failure)
+        }
+        (_, Err(code)) => Err(Failure::silent(code)),
+    }
 }
 
 async fn show_plan(session: &mut Session, run: &str, json: bool, out: &mut Out) -> Result<u8, Failure> {
@@ -299,15 +306,6 @@ async fn show_plan(session: &mut Session, run: &str, json: bool, out: &mut Out) 
     }
     // A budget that is too small for a plan is no plan.
     Ok(if question.over_budget.is_some() { code::WAITS } else { code::SUCCEEDED })
-}
-
-/// Cancels the run if it is not over.
-async fn cancel_open(session: &mut Session, run: &str) -> Result<(), Failure> {
-    if session.summary(run).await?.status.is_over() {
-        return Ok(());
-    }
-    let _: RunRef = session.post(&format!("/v1/runs/{}/cancel", path_segment(run)), &Value::Null).await?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ mod input;
 
 use clap::Args;
 use ostler_kernel::policy::EARLIER_RUNS_MAX;
-use ostler_server::wire::{RunRef, Summary};
-use serde_json::Value;
+use ostler_server::wire::Summary;
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::run_name;
@@ -14,10 +13,8 @@ use crate::cli::commands::chat::input::{Input, Said};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::hints;
 use crate::cli::output::labels::short_id;
-use crate::cli::output::live::NoView;
 use crate::cli::output::terminal::{Out, status_line};
-use crate::cli::session::api_client::path_segment;
-use crate::cli::session::follow::{Display, FollowMode, follow_until};
+use crate::cli::session::cancel_run::cancel_run;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Turn, Watch, WatchEnd, report_interrupt, watch_one};
 use crate::cli::session::{AccessMode, Session};
@@ -185,19 +182,9 @@ async fn cancel(
     signals: &mut Signals,
     out: &mut Out,
 ) -> Result<TurnEnd, Failure> {
-    let path = format!("/v1/runs/{}/cancel", path_segment(run));
-    match session.post::<RunRef>(&path, &Value::Null).await.map_err(Failure::from) {
-        Ok(_) => {}
-        // The turn ended first.
-        Err(refused) if session.summary(run).await?.status.is_over() => drop(refused),
-        Err(refused) => return Err(refused),
-    }
-    let (mut nothing, mut after) = (NoView, 0);
-    let mut display = Display { view: &mut nothing, prompt: None, output: None, text: None, out };
-    let settled = follow_until(session, run, &mut after, "settled", FollowMode::Execute, &mut display);
-    tokio::select! {
-        settled = settled => settled.map(|()| TurnEnd::Cancelled).map_err(Failure::from),
-        code = signals.next() => Ok(TurnEnd::Left(code)),
+    match signals.during(cancel_run(session, run, out)).await {
+        Ok(cancelled) => cancelled.map(|()| TurnEnd::Cancelled),
+        Err(code) => Ok(TurnEnd::Left(code)),
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod api_client;
 pub(crate) mod approval_prompt;
+pub(crate) mod cancel_run;
 pub(crate) mod follow;
 pub(crate) mod holder;
 pub(crate) mod new_servers;
