@@ -68,7 +68,7 @@ pub(crate) enum Style {
 
 /// JSON of the same value in which a person sees every character, and none controls a terminal: JSON leaves U+007F and above as they are.
 fn escaped_json(text: &str) -> std::borrow::Cow<'_, str> {
-    let is_harmless = |c: char| harmless(c) == c;
+    let is_harmless = |c: char| c == '\n' || harmless(c) == c;
     if text.chars().all(is_harmless) {
         return text.into();
     }
@@ -126,6 +126,11 @@ impl Out {
     pub(crate) fn json(&mut self, value: &impl serde::Serialize) {
         let text = serde_json::to_string(value).expect("what is told is names, numbers and JSON");
         self.line(escaped_json(&text));
+    }
+
+    /// Writes JSON that stands as a text, with its line breaks.
+    pub(crate) fn json_text(&mut self, text: &str) {
+        self.raw(escaped_json(text).as_bytes());
     }
 
     pub(crate) fn styled(&self, style: Style, text: &str) -> String {
@@ -228,6 +233,7 @@ mod tests {
         let text = escaped_json(&value.to_string()).into_owned();
         assert_eq!(text, "{\"text\":\"a\\u009b31m\\u007f\\u202e\\u001bé😀\\t\"}");
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        assert_eq!(escaped_json("{\n  \"text\": \"\u{9b}\"\n}\n"), "{\n  \"text\": \"\\u009b\"\n}\n");
     }
 
     #[test]

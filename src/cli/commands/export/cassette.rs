@@ -34,7 +34,7 @@ pub(super) async fn export(globals: &Globals, args: ExportArgs) -> Result<u8, Fa
     let text = lines.join("\n") + "\n";
     match &args.cassette {
         Some(file) => write("--cassette", file, &text)?,
-        None => out.raw(text.as_bytes()),
+        None => out.json_text(&text),
     }
     left_out.iter().for_each(|what| status_line(format!("not exported: {what}")));
     let calls = exchanges.len();

@@ -66,7 +66,7 @@ pub(crate) async fn export(globals: &Globals, args: ExportArgs) -> Result<u8, Fa
         Format::ProvJson => prov_json::document(&provenance),
         _ => openlineage::events(&provenance),
     };
-    Out::new().raw(text.as_bytes());
+    Out::new().json_text(&text);
     Ok(code::SUCCEEDED)
 }
 

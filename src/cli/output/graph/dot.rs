@@ -1,5 +1,6 @@
 //! The graph of a run for graphviz.
 
+use ostler::finding::harmless;
 use ostler_server::wire::GraphView;
 
 use super::{CRITICAL, Drawing};
@@ -43,7 +44,7 @@ fn quoted(lines: &[String]) -> String {
                 // Labels read entities.
                 '&' => text.push_str("&amp;"),
                 letter if letter.is_control() => text.push(' '),
-                letter => text.push(letter),
+                letter => text.push(harmless(letter)),
             }
         }
     }
