@@ -45,7 +45,7 @@ pub use login::{
     LoginState, OauthConfig,
 };
 pub use pins::{Acceptance, Accepted, MCP_PINS_BYTES_MAX, Pins};
-pub use program::{FileDifference, MCP_CALL_BYTES_MAX, MCP_PROGRAM_BYTES_MAX};
+pub use program::{FileDifference, MCP_CALL_BYTES_MAX};
 pub use question::{MCP_QUESTION_BYTES_MAX, MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX, MCP_QUESTIONS_MAX};
 pub use result::MCP_FAILURE_BYTES;
 pub use server::McpServer;

@@ -12,9 +12,6 @@ use super::held;
 use super::stamps::Stamps;
 use crate::tool::{Naming, is_as_read, lexical, named_files};
 
-/// Bytes of a program's files that are read at each start. A file beyond is bound by its size and times.
-pub const MCP_PROGRAM_BYTES_MAX: u64 = 1 << 30;
-
 /// Bytes of a running program's files whose contents are compared before each call, the smallest files first. A file beyond is compared by
 /// its size and times, which a store into a mapped page leaves as they are.
 pub const MCP_CALL_BYTES_MAX: u64 = 8 << 20;
@@ -41,7 +38,6 @@ impl ProgramFiles {
             stdin: None,
             cwd: folder.to_str().map(str::to_owned),
             written: vec![folder.clone()],
-            read_bytes_max: MCP_PROGRAM_BYTES_MAX,
         };
         // A command may name files anywhere.
         let mut files = named_files(naming, Path::new("/").into()).await;

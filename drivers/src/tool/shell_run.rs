@@ -17,7 +17,7 @@ use super::blocking_tool::{CancelFlag, off_runtime};
 use super::config::ToolConfig;
 use super::data_folder::DataFolder;
 use super::git;
-use super::named_files::{Naming, READ_BYTES_MAX, named_files};
+use super::named_files::{Naming, named_files};
 use super::process::{Finished, Folder, OUTPUT_HEAD_BYTES, ProcessGroup, Program};
 use super::progress::{PROGRESS, ProgressPipe, RESUME_TOKEN};
 use super::tool_spec::{WORST, crash, exhausted, object, params, spec, structural, transient};
@@ -132,7 +132,7 @@ impl Tool for ShellRun {
             argv.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
         let (stdin, cwd, written) = (text("stdin"), text("cwd"), writable(&workspace, &self.write));
-        let naming = Naming { argv, stdin, cwd, written, read_bytes_max: READ_BYTES_MAX };
+        let naming = Naming { argv, stdin, cwd, written };
         Box::pin(named_files(naming, workspace))
     }
 

@@ -1,10 +1,10 @@
-//! Reads a named file: the digest of its content, or of its identity and times, or why neither can be bound.
+//! Reads a named file: the digest of its content, or of the place outside that it leads to, or why nothing can be bound to it.
 
 use std::fs::{File, Metadata};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ostler_kernel::event::Failure;
@@ -13,6 +13,7 @@ use ostler_kernel::lineage;
 use ostler_kernel::port::{NAMED_TEXT_BYTES_MAX, NamedFile};
 use rustix::fs::OFlags;
 
+use super::NAMED_FILES_BYTES_MAX;
 use super::way::Way;
 use crate::tool::blocking_tool::CancelFlag;
 use crate::tool::workspace::{CHUNK_BYTES, Closed, Workspace};
@@ -65,13 +66,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(
-        workspace: &'a Workspace,
-        root: &'a Path,
-        written: &'a [PathBuf],
-        bytes_max: u64,
-    ) -> Reader<'a> {
-        Reader { workspace, root, written, bytes_left: bytes_max, text_left: TEXTS_BYTES_MAX }
+    pub(super) fn new(workspace: &'a Workspace, root: &'a Path, written: &'a [PathBuf]) -> Reader<'a> {
+        Reader { workspace, root, written, bytes_left: NAMED_FILES_BYTES_MAX, text_left: TEXTS_BYTES_MAX }
     }
 
     /// Reads a file; `None` if there is none, a folder, or one that no program sees. The second value is the start of the content.
@@ -149,8 +145,7 @@ impl<'a> Reader<'a> {
         let file = match file {
             Ok(file) => file,
             Err(error) if is_missing(&error) => return None,
-            // The permission to read a file may come later, with another time of change.
-            Err(error) if is_forbidden(&error) => return alone(stamped(name, &meta)),
+            // The program may be permitted to read the file, or may permit it to itself.
             Err(error) => return alone(unbound(name, &not_now(&error))),
         };
         let (mut found, start) = digested(&name, file, &mut self.bytes_left);
@@ -214,26 +209,24 @@ pub(super) fn shown(path: &Path) -> String {
 /// A file with the digest of its content.
 pub(super) fn digested(name: &str, mut file: File, left: &mut u64) -> (NamedFile, Vec<u8>) {
     let read = content(&mut file, left);
-    let (digest, bytes, start) = match (read, file.metadata()) {
-        (Ok(Some(read)), _) => read,
-        (Ok(None), Ok(meta)) => return (stamped(name.to_owned(), &meta), Vec::new()),
-        (Err(error), _) | (_, Err(error)) => return (unbound(name.to_owned(), &not_now(&error)), Vec::new()),
+    let (digest, bytes, start) = match read {
+        Ok(Some(read)) => read,
+        // Times prove nothing: a store into a page that a program has mapped leaves them as they are.
+        Ok(None) => {
+            let why = format!("is too long: of all files together {NAMED_FILES_BYTES_MAX} bytes are read");
+            return (unbound(name.to_owned(), &why), Vec::new());
+        }
+        Err(error) => return (unbound(name.to_owned(), &not_now(&error)), Vec::new()),
     };
     let text = Some(&start).filter(|start| !is_private(name) && start.len() <= NAMED_TEXT_BYTES_MAX);
     let text = text.and_then(|start| String::from_utf8(start.clone()).ok());
     (NamedFile { path: name.to_owned(), digest, bytes, text, unbound: None }, start)
 }
 
-/// True if a file is the one that was read before, by its content if that has at most `left` bytes. May block for the reading alone.
+/// True if a file has the content that was read before; it may have at most `left` bytes. May block for the reading alone.
 pub(crate) fn is_as_read(path: &Path, known: &NamedFile, left: &mut u64) -> bool {
-    let real = Way::of(path).real;
-    let stamped_as = |meta: &Metadata| stamped(String::new(), meta).digest == known.digest;
-    match open(&real) {
-        Ok(file) if file.metadata().is_ok_and(|meta| stamped_as(&meta)) => true,
-        Ok(file) => digested(&known.path, file, left).0.digest == known.digest,
-        Err(error) if is_forbidden(&error) => real.symlink_metadata().is_ok_and(|meta| stamped_as(&meta)),
-        Err(_) => false,
-    }
+    let opened = open(&Way::of(path).real);
+    opened.is_ok_and(|file| digested(&known.path, file, left).0.digest == known.digest)
 }
 
 /// Digest, size and start of a content; `None` if it has more than `left` bytes.
@@ -280,20 +273,6 @@ pub(super) fn unbound(path: String, why: &str) -> NamedFile {
 fn led(path: String, real: &Path, meta: &Metadata) -> NamedFile {
     let digest = lineage::hash("aos/file-link/1", &[real.as_os_str().as_bytes()]);
     NamedFile { path, digest, bytes: meta.len(), text: None, unbound: None }
-}
-
-/// A file with the digest of its identity, size and times.
-pub(super) fn stamped(path: String, meta: &Metadata) -> NamedFile {
-    let digest = lineage::hash("aos/file-stamp/1", &[&stamp(meta)]);
-    NamedFile { path, digest, bytes: meta.len(), text: None, unbound: None }
-}
-
-/// Identity, size and times as bytes.
-fn stamp(meta: &Metadata) -> Vec<u8> {
-    let identity = [meta.dev(), meta.ino(), meta.len()].map(u64::to_le_bytes).concat();
-    let times =
-        [meta.ctime(), meta.ctime_nsec(), meta.mtime(), meta.mtime_nsec()].map(i64::to_le_bytes).concat();
-    [identity, times].concat()
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ pub(crate) use places::lexical;
 use search::Search;
 pub(crate) use way::Way;
 
-/// Bytes that are read for one call of a tool.
-pub(super) const READ_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of files that are read for one call, and at each start of an MCP server. A file beyond cannot be bound.
+pub(super) const NAMED_FILES_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes of the longest standard input whose words count as words of the call: a shell runs it.
 const STDIN_BYTES_MAX: usize = 1 << 20;
@@ -41,22 +41,20 @@ pub(crate) struct Naming {
     /// Folders that steps may write. Files there are bound by their content, and what programs read by convention, or find on the search
     /// path, counts there alone.
     pub written: Vec<PathBuf>,
-    /// Bytes that are read. A file beyond is bound by its size and times.
-    pub read_bytes_max: u64,
 }
 
 /// The files below `root`, and where steps may write, that a call names or executes, by path. Files that come to be later count as soon
 /// as they are there. A link that leads elsewhere is bound by where it leads. A name that cannot be looked at is listed with the reason.
 pub(crate) async fn named_files(naming: Naming, root: Arc<Path>) -> Vec<NamedFile> {
     let found = off_runtime(move |cancel| {
-        let Naming { argv, stdin, cwd, written, read_bytes_max } = naming;
+        let Naming { argv, stdin, cwd, written } = naming;
         let stdin = stdin.filter(|text| text.len() <= STDIN_BYTES_MAX);
         let words: Vec<String> = argv.into_iter().chain(stdin).collect();
         let workspace = Workspace::open(&root)?;
         let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
         let mut search = Search::new(&workspace, &root, &here, written);
         search.add_words(&named_paths(&words));
-        search.read(read_bytes_max, cancel)
+        search.read(cancel)
     });
     found.await.unwrap_or_else(|failure| match failure.category {
         FailureCategory::Transient => {

@@ -8,22 +8,23 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{NamedPaths, named_paths};
 use ostler_kernel::port::NamedFile;
 
-use super::content::{OF_PROCESS, Reader, is_forbidden, is_missing, not_now, stamped};
+use super::content::{OF_PROCESS, Reader, is_forbidden, is_missing, not_now};
 use super::glob::{fits, is_pattern};
 use crate::tool::blocking_tool::CancelFlag;
 use crate::tool::process::program_folders;
 use crate::tool::workspace::{PATH_BYTES_MAX, Workspace};
 
-/// Files that are looked for in the folders of one call: named ones, those of modules, and those by convention.
-pub(super) const SOUGHT_MAX: usize = 50_000;
+/// Files that are looked for in the folders of one call: named ones, those of modules, and those by convention. Beyond, nothing can be
+/// bound to the call.
+pub(super) const SOUGHT_MAX: usize = 200_000;
 
-/// Names that are read from folders for one call. A folder beyond is bound by its times.
-const LISTED_MAX: usize = 100_000;
+/// Names that are read from folders for one call. A folder beyond cannot be bound.
+pub(super) const LISTED_MAX: usize = 100_000;
 
 /// Files of one pattern that are bound one by one. The files of a larger pattern are bound together.
 const MATCHES_MAX: usize = 256;
 
-/// Folders above each other that `**` enters.
+/// Folders above each other that `**` enters. One that lies deeper cannot be bound.
 const DEPTH_MAX: usize = 32;
 
 /// Bytes of a first line that the system reads.
@@ -116,7 +117,7 @@ impl<'a> Search<'a> {
         self.add_programs(&named.paths);
         let names = named.conventional.iter().map(ToString::to_string);
         let names: Vec<String> =
-            names.chain(named_paths().cloned()).chain(modules).take(SOUGHT_MAX).collect();
+            names.chain(named_paths().cloned()).chain(modules).take(SOUGHT_MAX + 1).collect();
         for folder in &searched {
             for name in &names {
                 self.seek(folder, name);
@@ -135,9 +136,13 @@ impl<'a> Search<'a> {
 
     fn seek(&mut self, folder: &Path, name: &str) {
         self.sought += 1;
-        if self.sought <= SOUGHT_MAX
-            && let Some(path) = self.placed(&folder.join(name))
-        {
+        if self.sought > SOUGHT_MAX {
+            if self.sought == SOUGHT_MAX + 1 {
+                self.note(Path::new("."), &format!("holds more names to look for than {SOUGHT_MAX}"));
+            }
+            return;
+        }
+        if let Some(path) = self.placed(&folder.join(name)) {
             self.add_file(path);
         }
     }
@@ -214,11 +219,8 @@ impl<'a> Search<'a> {
                 Err(name) => drop(self.files.insert(folder.join(name))),
             }
         }
-        if names.len() > left
-            && let Ok(meta) = place.metadata()
-        {
-            let path = format!("{}/", folder.display());
-            self.bound.borrow_mut().insert(path.clone(), stamped(path, &meta));
+        if names.len() > left {
+            self.note(folder, &format!("has, with the folders before it, more entries than {LISTED_MAX}"));
             names.truncate(left);
         }
         self.listed += names.len();
@@ -244,7 +246,11 @@ impl<'a> Search<'a> {
         };
         for part in parts {
             places.retain(|path| self.is_folder(path));
-            places = places.iter().take(SOUGHT_MAX).flat_map(|place| self.step(place, part)).collect();
+            if places.len() > SOUGHT_MAX {
+                self.note(Path::new(pattern), &format!("stands for more folders than {SOUGHT_MAX}"));
+                places.truncate(SOUGHT_MAX);
+            }
+            places = places.iter().flat_map(|place| self.step(place, part)).collect();
         }
         self.add_matches(&folder.join(pattern), places);
     }
@@ -288,13 +294,16 @@ impl<'a> Search<'a> {
             found.extend(deeper.iter().cloned());
             next = deeper;
         }
+        if let Some(deep) = next.first() {
+            self.note(deep, &format!("lies deeper than {DEPTH_MAX} folders"));
+        }
         found
     }
 
     /// Reads the files that were found, and those that their first lines name: `#!/usr/bin/env tool`.
-    pub(super) fn read(mut self, bytes_max: u64, cancel: &CancelFlag) -> Result<Vec<NamedFile>, Failure> {
+    pub(super) fn read(mut self, cancel: &CancelFlag) -> Result<Vec<NamedFile>, Failure> {
         let written = self.written.clone();
-        let mut reader = Reader::new(self.workspace, self.root, &written, bytes_max);
+        let mut reader = Reader::new(self.workspace, self.root, &written);
         let (mut read, mut seen): (BTreeMap<String, NamedFile>, BTreeSet<PathBuf>) = Default::default();
         loop {
             let new: Vec<PathBuf> = std::mem::take(&mut self.files)

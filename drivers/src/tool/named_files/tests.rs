@@ -4,12 +4,11 @@ use std::path::Path;
 
 use ostler_kernel::port::{NAMED_TEXT_BYTES_MAX, NamedFile};
 
-use super::content::digested;
 use super::search::SOUGHT_MAX;
 use super::*;
 
 fn naming(argv: Vec<String>, stdin: Option<String>, cwd: Option<String>, root: &Path) -> Naming {
-    Naming { argv, stdin, cwd, written: vec![root.to_owned()], read_bytes_max: READ_BYTES_MAX }
+    Naming { argv, stdin, cwd, written: vec![root.to_owned()] }
 }
 
 async fn names(root: &Path, argv: &[&str], cwd: Option<&str>) -> Vec<NamedFile> {
@@ -129,29 +128,12 @@ async fn modules_are_found_in_the_folders_that_a_call_names() {
         (&["env", "PYTHONPATH=src", "python3", "-mtool"], &["src/tool.py", "tool.py"]),
         (&["env", "PYTHONPATH=src", "python3", "-m", "pkg.go"], &["src/pkg/__init__.py", "src/pkg/go.py"]),
         (&["python3", "-m", "other"], &[]),
-        // Beyond the limit only files that a word names as they are.
-        (&["sh", "-c", &format!("{many}; ./tool.py; python3 -m pkg.go")], &["tool.py"]),
+        // Beyond the limit the call cannot be bound.
+        (&["sh", "-c", &format!("{many}; ./tool.py; python3 -m pkg.go")], &[".", "tool.py"]),
     ] {
         let found = names(root, argv, None).await;
         assert_eq!(found.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), expected);
     }
-}
-
-#[test]
-fn a_file_beyond_what_is_read_is_bound_by_its_times() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let dir =
-        cap_std::fs::Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("it opens");
-    let stamp = |left: &mut u64| {
-        let file = dir.open("big").expect("it opens");
-        digested("big", file.into_std(), left).0
-    };
-    std::fs::write(folder.path().join("big"), "12345").expect("it is written");
-    let first = stamp(&mut 4);
-    assert_eq!(first, stamp(&mut 4));
-    assert_ne!(first.digest, stamp(&mut 100).digest);
-    std::fs::write(folder.path().join("big"), "123456").expect("it is written");
-    assert_ne!(first.digest, stamp(&mut 4).digest);
 }
 
 #[tokio::test]
@@ -350,7 +332,6 @@ async fn what_programs_read_by_convention_counts_where_a_step_may_write() {
         stdin: None,
         cwd: place.join("work/lib").to_str().map(str::to_owned),
         written: vec![place.join("work")],
-        read_bytes_max: READ_BYTES_MAX,
     };
     let found = named_files(naming, Path::new("/").into()).await;
     let found: Vec<PathBuf> = found.iter().map(|file| Path::new("/").join(&file.path)).collect();

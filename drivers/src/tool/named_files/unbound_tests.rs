@@ -13,7 +13,6 @@ async fn names(root: &Path, argv: &[&str], written: &[&Path]) -> Vec<NamedFile> 
         stdin: None,
         cwd: None,
         written: std::iter::once(root).chain(written.iter().copied()).map(Path::to_owned).collect(),
-        read_bytes_max: READ_BYTES_MAX,
     };
     named_files(naming, root.into()).await
 }
@@ -106,13 +105,47 @@ async fn a_file_with_a_lease_of_another_program_is_not_bound_by_its_times() {
 }
 
 #[tokio::test]
-async fn a_file_without_permission_is_bound_by_its_times() {
+async fn a_file_that_is_too_long_or_without_permission_is_not_bound() {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path();
     std::fs::write(root.join("run.sh"), "").expect("written");
-    std::fs::set_permissions(root.join("run.sh"), PermissionsExt::from_mode(0o0)).expect("closed");
-    assert_eq!(why(root, &["sh", "run.sh"]).await, None);
-    assert_eq!(names(root, &["sh", "run.sh"], &[]).await.len(), 1);
+    let closed = root.join("closed.sh");
+    std::fs::write(&closed, "").expect("written");
+    std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o0)).expect("closed");
+    // A file without blocks is long at no cost.
+    let long = std::fs::File::create(root.join("long")).expect("created");
+    long.set_len(NAMED_FILES_BYTES_MAX + 1).expect("it has holes");
+    let told = why(root, &["sh", "run.sh", "long"]).await;
+    assert!(told.as_ref().is_some_and(|why| why.starts_with("is too long: ")), "{told:?}");
+    // Root reads every file.
+    let told = why(root, &["sh", "closed.sh"]).await;
+    match std::fs::File::open(&closed) {
+        Ok(_) => assert_eq!(told, None),
+        Err(_) => assert!(told.is_some_and(|why| why.starts_with("cannot be looked at now: "))),
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_looked_through_to_its_end_is_not_bound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    let deep: std::path::PathBuf = std::iter::repeat_n("d", 40).collect();
+    std::fs::create_dir_all(root.join("deep").join(deep)).expect("made");
+    let told = why(root, &["sh", "-c", "cat deep/**/*.sql"]).await;
+    assert_eq!(told.as_deref(), Some("lies deeper than 32 folders"));
+    std::fs::create_dir(root.join("wide")).expect("made");
+    // Links of one file are made faster than files.
+    std::fs::write(root.join("wide/0"), "").expect("written");
+    for at in 1..=super::search::LISTED_MAX {
+        let kept = at % 30_000;
+        let (of, to) = (root.join(format!("wide/{}", at - kept)), root.join(format!("wide/{at}")));
+        match kept {
+            0 => std::fs::write(to, "").expect("written"),
+            _ => std::fs::hard_link(of, to).expect("linked"),
+        }
+    }
+    let told = why(root, &["sh", "-c", "cat wide/*.sql"]).await;
+    assert_eq!(told.as_deref(), Some("has, with the folders before it, more entries than 100000"));
 }
 
 #[tokio::test]
