@@ -42,7 +42,7 @@ pub fn enter() {
     let (spec, program) = (arguments.next(), arguments.next());
     let report = match (spec.map(OsString::into_string), program) {
         (Some(Ok(spec)), Some(program)) => match serde_json::from_str::<CageSpec>(&spec) {
-            Ok(spec) => become_program(&spec, program.into(), arguments.collect()),
+            Ok(spec) => become_program(spec, program.into(), arguments.collect()),
             Err(error) => Report::cage("", format!("its description: {error}")),
         },
         _ => Report::cage("", "ostler starts this command itself, to confine programs".to_owned()),
@@ -57,20 +57,17 @@ pub(super) fn own_helper() -> Option<PathBuf> {
 }
 
 /// Returns only if the program cannot be started in the cage.
-fn become_program(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report {
-    let nonce = spec.nonce.as_str();
+fn become_program(spec: CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report {
+    let nonce = &spec.nonce.clone();
     #[cfg(target_os = "linux")]
-    {
-        let failed = match spec.role {
-            Role::Around => super::init::around(spec, &file, &argv).err(),
-            Role::First => super::init::first(spec, &file, &argv).err(),
-            Role::Within | Role::Program => None,
-        };
-        if let Some(what) = failed {
-            return Report::cage(nonce, what);
-        }
-    }
-    let mut command = match confined(spec, file, argv) {
+    let spec = match spec.role {
+        Role::Around => match super::init::around(&spec) {
+            Ok(spec) => spec,
+            Err(what) => return Report::cage(nonce, what),
+        },
+        Role::Within | Role::Program => spec,
+    };
+    let mut command = match confined(&spec, file, argv) {
         Ok(command) => command,
         Err(what) => return Report::cage(nonce, what),
     };
@@ -79,7 +76,7 @@ fn become_program(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report
         Role::Within => format!("{}: {error}", command.get_program().display()),
         _ => error.to_string(),
     };
-    Report { nonce: nonce.to_owned(), errno: error.raw_os_error(), what }
+    Report { nonce: nonce.clone(), errno: error.raw_os_error(), what }
 }
 
 #[cfg(target_os = "linux")]

@@ -65,10 +65,8 @@ pub(crate) struct CagedCall<'a> {
 /// What a helper becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Role {
-    /// The maker of a process namespace.
+    /// The maker of a process namespace, in which a copy of it becomes the program.
     Around,
-    /// The first process of that namespace.
-    First,
     /// The helper that bubblewrap starts in its namespaces. It sets the limits and becomes the program.
     Within,
     /// The program.
