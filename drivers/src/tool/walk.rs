@@ -18,9 +18,9 @@ use super::workspace::{Closed, Workspace};
 pub const WALK_ENTRIES_MAX: usize = 1_000_000;
 /// Maximum depth of folders.
 pub const WALK_DEPTH_MAX: usize = 256;
-/// Maximum bytes of a `.gitignore`.
+/// Maximum bytes of the `.gitignore` of a folder and those of the folders above together.
 pub const GITIGNORE_BYTES_MAX: u64 = 1 << 20;
-/// Maximum lines of a `.gitignore`.
+/// Maximum lines of the `.gitignore` of a folder and those of the folders above together.
 pub const GITIGNORE_LINES_MAX: usize = 10_000;
 
 /// Maximum depth of braces in a glob: each level is a level of recursion where globs are compiled.
@@ -171,6 +171,9 @@ struct Level {
     folder: PathBuf,
     own: Gitignore,
     above: IgnoreRules,
+    /// Of this file and those above.
+    bytes: u64,
+    lines: usize,
 }
 
 impl IgnoreRules {
@@ -196,15 +199,19 @@ impl IgnoreRules {
         if workspace.file(&path).is_err() {
             return Ok(above);
         }
-        let advice = "that is too large for a .gitignore";
-        let bytes = workspace.read(&path, GITIGNORE_BYTES_MAX, advice, cancel)?;
+        let advice = "that is too much for a .gitignore and those above it";
+        let (bytes_above, lines_above) = above.0.as_ref().map_or((0, 0), |level| (level.bytes, level.lines));
+        let bytes = workspace.read(&path, GITIGNORE_BYTES_MAX - bytes_above, advice, cancel)?;
+        let mut lines = lines_above;
         let mut builder = GitignoreBuilder::new(".");
-        for (at, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+        for line in String::from_utf8_lossy(&bytes).lines() {
             cancel.check()?;
-            // Compilation cannot be interrupted, so its input is bounded.
-            if at == GITIGNORE_LINES_MAX {
-                return Err(exhausted(format!("{} has more than {at} lines: {advice}", path.display())));
+            // Compilation cannot be interrupted, and takes much memory, so its input is bounded.
+            if lines == GITIGNORE_LINES_MAX {
+                let most = lines - lines_above;
+                return Err(exhausted(format!("{} has more than {most} lines: {advice}", path.display())));
             }
+            lines += 1;
             // git ignores invalid patterns too.
             if !is_too_deep(line) {
                 let _ = builder.add_line(None, line);
@@ -215,7 +222,8 @@ impl IgnoreRules {
             tracing::warn!(file = %path.display(), %error, "a .gitignore is too complex, and is not used");
             Gitignore::empty()
         });
-        Ok(IgnoreRules(Some(Arc::new(Level { folder: folder.to_owned(), own, above }))))
+        let bytes = bytes_above + bytes.len() as u64;
+        Ok(IgnoreRules(Some(Arc::new(Level { folder: folder.to_owned(), own, above, bytes, lines }))))
     }
 
     /// True if the innermost matching rule ignores the path.

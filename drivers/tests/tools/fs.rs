@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::world::World;
 use expect_test::{Expect, expect};
-use ostler_drivers::tool::{GITIGNORE_BYTES_MAX, WALK_DEPTH_MAX, WRITE_BYTES_MAX};
+use ostler_drivers::tool::{GITIGNORE_BYTES_MAX, GITIGNORE_LINES_MAX, WALK_DEPTH_MAX, WRITE_BYTES_MAX};
 use ostler_kernel::run::FailureCategory;
 use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
 use serde_json::{Value, json};
@@ -206,10 +206,16 @@ async fn a_gitignore_that_is_none_is_a_failure_only_if_it_is_too_large() {
         "fs.list",
         json!({"path": "."}),
         expect![
-            "resource_exhaustion: .gitignore has more than 1048576 bytes: that is too large for a .gitignore"
+            "resource_exhaustion: .gitignore has more than 1048576 bytes: that is too much for a .gitignore and those above it"
         ],
     )
     .await;
+    world.put(".gitignore", "b\n".repeat(GITIGNORE_LINES_MAX - 1));
+    world.put("sub/.gitignore", "b\n");
+    assert_eq!(world.call("fs.list", json!({"path": "."})).await.unwrap()["count"], 1);
+    world.put("sub/.gitignore", "b\nb\n");
+    let shown = world.shown("fs.list", json!({"path": "."})).await;
+    assert!(shown.starts_with("resource_exhaustion: sub/.gitignore has more than 1 lines"), "{shown}");
 }
 
 #[tokio::test]
