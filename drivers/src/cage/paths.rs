@@ -107,7 +107,8 @@ pub(super) fn of_user(search_path: &OsStr, home: Option<&Path>, resolver: &mut R
 }
 
 /// Repository of a workspace that is a linked git worktree, if the repository is outside of the workspace. A program may have forged
-/// the workspace's `.git`, so the repository must point back to the workspace: no program can write there.
+/// the workspace's `.git`, so the repository must point back to the workspace. Programs of another workspace may have forged that too,
+/// so what is shown must be a repository, and named as one: a home folder or a working tree is none.
 pub(super) fn repository(workspace: &Path) -> Option<PathBuf> {
     let link = workspace.join(".git");
     let read = |file: &Path| {
@@ -119,7 +120,18 @@ pub(super) fn repository(workspace: &Path) -> Option<PathBuf> {
     let back = read(&folder.join("gitdir"))?;
     let leads_back = Path::new(back.trim()).canonicalize().is_ok_and(|back| back == link);
     let worktrees = folder.parent().filter(|parent| parent.ends_with("worktrees"))?;
-    worktrees.parent().filter(|_| leads_back && !folder.starts_with(workspace)).map(Path::to_owned)
+    let repository = worktrees.parent().filter(|_| leads_back && !folder.starts_with(workspace))?;
+    is_repository(repository).then(|| repository.to_owned())
+}
+
+fn is_repository(folder: &Path) -> bool {
+    let is_file = |name: &str| folder.join(name).symlink_metadata().is_ok_and(|found| found.is_file());
+    let is_folder = |name: &str| folder.join(name).symlink_metadata().is_ok_and(|found| found.is_dir());
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    (name.ends_with(".git") || name == ".bare")
+        && is_file("HEAD")
+        && is_folder("objects")
+        && is_folder("refs")
 }
 
 /// Most bytes of a file that names a folder.
@@ -142,6 +154,19 @@ mod tests {
         std::fs::write(own.join("gitdir"), "/elsewhere/.git\n").unwrap();
         assert_eq!(repository(&workspace), None);
         std::fs::write(own.join("gitdir"), format!("{}\n", workspace.join(".git").display())).unwrap();
+        assert_eq!(repository(&workspace), None, "it is no repository");
+        let make = |repository: &Path| {
+            std::fs::write(repository.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+            ["objects", "refs"].iter().for_each(|name| std::fs::create_dir(repository.join(name)).unwrap());
+        };
+        make(&root.join("repository/.git"));
         assert_eq!(repository(&workspace), Some(root.join("repository/.git")));
+        // A workspace beside others, in whose folder a step wrote what git does: the folder around is no repository.
+        let beside = root.join("home/worktrees/a");
+        std::fs::create_dir_all(&beside).unwrap();
+        std::fs::write(workspace.join(".git"), format!("gitdir: {}\n", beside.display())).unwrap();
+        std::fs::write(beside.join("gitdir"), format!("{}\n", workspace.join(".git").display())).unwrap();
+        make(&root.join("home"));
+        assert_eq!(repository(&workspace), None, "it is not named as a repository");
     }
 }
