@@ -175,6 +175,17 @@ impl Cages {
         Ok(Some(spec))
     }
 
+    /// Folders without links that no program of a call sees. Blocks as [`Cages::cage`] does.
+    pub(crate) fn unseen(&self, workspace: &Path) -> Vec<PathBuf> {
+        if !self.enabled || reached(&self.config).rung == CageRung::None {
+            return Vec::new();
+        }
+        // A hidden folder that is not what it was makes no call fail here: its cage does.
+        let mut unseen = self.hidden.places().unwrap_or_default();
+        unseen.extend(own_data(workspace));
+        unseen
+    }
+
     /// Refuses a program that makes cages where steps write: another one in its place would run without a cage. The answer of
     /// [`reached`] is older than the last step.
     fn guard_maker(&self, key: &str, maker: Option<&Path>, call: CagedCall<'_>) -> Result<(), Failure> {
@@ -263,7 +274,7 @@ impl Cages {
             read.iter().chain(&write).filter_map(|path| path.canonicalize().ok()).collect();
         let is_shown = |path: &PathBuf| shown.iter().any(|shown| path.starts_with(shown));
         let mut hide = self.hidden.places()?;
-        hide.extend(Some(workspace.join(".ostler")).filter(|data| data.is_dir() && is_without_links(data)));
+        hide.extend(own_data(&workspace));
         hide.extend(data_folders(std::iter::once(&workspace).chain(&write)));
         // Each by itself: a large one takes nothing from the others.
         hide.extend(users.iter().flat_map(|shown| data_folders(std::iter::once(shown))));
@@ -367,6 +378,11 @@ impl CageSpec {
         command.arg(HELPER_COMMAND).arg(spec).arg(file).args(argv);
         Ok(command)
     }
+}
+
+/// The folder in a workspace that holds its data, unless it is named otherwise.
+fn own_data(workspace: &Path) -> Option<PathBuf> {
+    Some(workspace.join(".ostler")).filter(|data| data.is_dir() && is_without_links(data))
 }
 
 /// True if a path leads through no link to what is there.

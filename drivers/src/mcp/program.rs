@@ -38,9 +38,10 @@ impl ProgramFiles {
             stdin: None,
             cwd: folder.to_str().map(str::to_owned),
             written: vec![folder.clone()],
+            hidden: Vec::new(),
         };
         // A command may name files anywhere.
-        let mut files = named_files(naming, Path::new("/").into()).await;
+        let mut files = named_files(|| naming, Path::new("/").into()).await;
         let may_change: Vec<PathBuf> =
             config.may_change.iter().map(|path| placed(&folder, &from_folder(&folder, path))).collect();
         files.retain(|file| {

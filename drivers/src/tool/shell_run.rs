@@ -132,7 +132,8 @@ impl Tool for ShellRun {
             argv.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
         let (stdin, cwd, written) = (text("stdin"), text("cwd"), writable(&workspace, &self.write));
-        let naming = Naming { argv, stdin, cwd, written };
+        let (cages, root) = (self.cages.clone(), workspace.clone());
+        let naming = move || Naming { argv, stdin, cwd, written, hidden: cages.unseen(&root) };
         Box::pin(named_files(naming, workspace))
     }
 

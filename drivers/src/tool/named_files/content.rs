@@ -16,14 +16,10 @@ use rustix::fs::OFlags;
 use super::NAMED_FILES_BYTES_MAX;
 use super::way::Way;
 use crate::tool::blocking_tool::CancelFlag;
-use crate::tool::workspace::{CHUNK_BYTES, Closed, Workspace};
+use crate::tool::workspace::{CHUNK_BYTES, Workspace};
 
 /// Bytes of texts that are kept for one call.
 const TEXTS_BYTES_MAX: usize = 64 << 10;
-
-/// Reason for a name that each process finds elsewhere.
-pub(super) const OF_PROCESS: &str =
-    "leads through the folder of a process (/proc/self, /dev/fd), where the program finds another file";
 
 /// Files that may hold secrets: a change shows, but the text is not kept. Settings of git are `config` in any folder.
 const PRIVATE: [&str; 15] = [
@@ -61,16 +57,30 @@ pub(super) struct Reader<'a> {
     pub(super) root: &'a Path,
     /// Folders that steps may write, without links.
     pub(super) written: &'a [PathBuf],
+    /// Folders that the program does not see, without links.
+    hidden: &'a [PathBuf],
     bytes_left: u64,
     text_left: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(workspace: &'a Workspace, root: &'a Path, written: &'a [PathBuf]) -> Reader<'a> {
-        Reader { workspace, root, written, bytes_left: NAMED_FILES_BYTES_MAX, text_left: TEXTS_BYTES_MAX }
+    pub(super) fn new(
+        workspace: &'a Workspace,
+        root: &'a Path,
+        written: &'a [PathBuf],
+        hidden: &'a [PathBuf],
+    ) -> Reader<'a> {
+        Reader {
+            workspace,
+            root,
+            written,
+            hidden,
+            bytes_left: NAMED_FILES_BYTES_MAX,
+            text_left: TEXTS_BYTES_MAX,
+        }
     }
 
-    /// Reads a file; `None` if there is none, a folder, or one that no program sees. The second value is the start of the content.
+    /// Reads a file; `None` if there is none, a folder, or one that the program does not see. The second value is the start of the content.
     pub(super) fn read(&mut self, path: &Path) -> Option<(NamedFile, Vec<u8>)> {
         let (mut file, start) = self.find(path)?;
         file.text.take_if(|text| text.len() > self.text_left);
@@ -105,8 +115,8 @@ impl<'a> Reader<'a> {
         let way = Way::below(self.root, path);
         let name = shown(path);
         let alone = |file: NamedFile| Some((file, Vec::new()));
-        if way.is_of_process {
-            return alone(unbound(name, OF_PROCESS));
+        if let Some(why) = way.lost {
+            return alone(unbound(name, why));
         }
         let meta = match way.real.symlink_metadata() {
             Ok(meta) if meta.is_dir() => return None,
@@ -128,11 +138,11 @@ impl<'a> Reader<'a> {
                 _ => None,
             };
         }
-        let closed = |within: &Path, why| {
-            within.ancestors().skip(1).any(|folder| self.workspace.closed(folder) == Some(why))
-        };
-        if within.is_some_and(|within| closed(within, Closed::LikeData)) {
-            return None; // no program sees a data folder
+        // The cage hides data folders, and not every folder that looks like one.
+        let is_closed =
+            |within: &Path| within.ancestors().skip(1).any(|folder| self.workspace.closed(folder).is_some());
+        if self.hidden.iter().any(|folder| way.real.starts_with(folder)) {
+            return None;
         }
         if within.is_none() && !is_written {
             // A file outside is not the plan's to change, and the link is: it is bound by where it leads.
@@ -150,7 +160,7 @@ impl<'a> Reader<'a> {
         };
         let (mut found, start) = digested(&name, file, &mut self.bytes_left);
         // A question shows no text that no file tool may show.
-        if within.is_none_or(|within| closed(within, Closed::OperatorKey)) {
+        if within.is_none_or(is_closed) {
             found.text = None;
         }
         Some((found, start))

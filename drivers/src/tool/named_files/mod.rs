@@ -41,18 +41,23 @@ pub(crate) struct Naming {
     /// Folders that steps may write. Files there are bound by their content, and what programs read by convention, or find on the search
     /// path, counts there alone.
     pub written: Vec<PathBuf>,
+    /// Folders without links that the program does not see. Files there do not count.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// The files below `root`, and where steps may write, that a call names or executes, by path. Files that come to be later count as soon
 /// as they are there. A link that leads elsewhere is bound by where it leads. A name that cannot be looked at is listed with the reason.
-pub(crate) async fn named_files(naming: Naming, root: Arc<Path>) -> Vec<NamedFile> {
+pub(crate) async fn named_files(
+    naming: impl FnOnce() -> Naming + Send + 'static,
+    root: Arc<Path>,
+) -> Vec<NamedFile> {
     let found = off_runtime(move |cancel| {
-        let Naming { argv, stdin, cwd, written } = naming;
+        let Naming { argv, stdin, cwd, written, hidden } = naming();
         let stdin = stdin.filter(|text| text.len() <= STDIN_BYTES_MAX);
         let words: Vec<String> = argv.into_iter().chain(stdin).collect();
         let workspace = Workspace::open(&root)?;
         let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
-        let mut search = Search::new(&workspace, &root, &here, written);
+        let mut search = Search::new(&workspace, &root, &here, written, hidden);
         search.add_words(&named_paths(&words));
         search.read(cancel)
     });

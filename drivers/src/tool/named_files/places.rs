@@ -5,13 +5,16 @@ use std::path::{Component, Path, PathBuf};
 
 use ostler_kernel::port::NamedFile;
 
-use super::content::{OF_PROCESS, shown, unbound};
+use super::content::{shown, unbound};
 use super::search::Search;
 use super::way::Way;
 
 /// Names of the program's output, from which nothing is read.
 const OUTPUTS: [&str; 6] =
     ["/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2", "/proc/self/fd/1", "/proc/self/fd/2"];
+
+/// Names of files and folders that are looked at for one call. Beyond, nothing can be bound to the call.
+pub(super) const LOOKS_MAX: usize = 500_000;
 
 impl Search<'_> {
     /// The places that a path may mean, below the root and where steps may write: as it is written, and where the system leads if a
@@ -52,14 +55,29 @@ impl Search<'_> {
         self.look(path).is_some_and(|real| real.is_dir())
     }
 
-    /// The path without links, also if nothing is there; `None`, and noted, if each process finds another file.
+    /// The path without links, also if nothing is there; `None`, and noted, if a program may find another file.
     pub(super) fn look(&self, path: &Path) -> Option<PathBuf> {
+        if !self.may_look(1) {
+            return None;
+        }
         let way = Way::below(self.root, path);
-        if way.is_of_process {
-            self.note(path, OF_PROCESS);
+        self.may_look(way.passed.len());
+        if let Some(why) = way.lost {
+            self.note(path, why);
             return None;
         }
         Some(way.real)
+    }
+
+    /// Counts looks at names. False, and noted, once there were too many.
+    pub(super) fn may_look(&self, looks: usize) -> bool {
+        let before = self.looks.get();
+        self.looks.set(before.saturating_add(looks));
+        let (was_enough, is_enough) = (before > LOOKS_MAX, self.looks.get() > LOOKS_MAX);
+        if is_enough && !was_enough {
+            self.note(Path::new("."), &format!("has more to look at than {LOOKS_MAX} names"));
+        }
+        !is_enough
     }
 
     /// All that was bound or noted by name, except what lies behind a name that nothing can be bound to.

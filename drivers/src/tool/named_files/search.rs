@@ -1,6 +1,6 @@
 //! Finds the files that words of a call may stand for.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,13 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{NamedPaths, named_paths};
 use ostler_kernel::port::NamedFile;
 
-use super::content::{OF_PROCESS, Reader, is_forbidden, is_missing, not_now};
+use super::content::{Reader, is_forbidden, is_missing, not_now};
 use super::glob::{fits, is_pattern};
+use super::places::LOOKS_MAX;
+use super::way::OF_PROCESS;
 use crate::tool::blocking_tool::CancelFlag;
 use crate::tool::process::program_folders;
 use crate::tool::workspace::{PATH_BYTES_MAX, Workspace};
-
-/// Files that are looked for in the folders of one call: named ones, those of modules, and those by convention. Beyond, nothing can be
-/// bound to the call.
-pub(super) const SOUGHT_MAX: usize = 200_000;
 
 /// Names that are read from folders for one call. A folder beyond cannot be bound.
 pub(super) const LISTED_MAX: usize = 100_000;
@@ -40,6 +38,8 @@ pub(super) struct Search<'a> {
     here: PathBuf,
     /// Folders that steps may write, as they are named and without links.
     pub(super) written: Vec<PathBuf>,
+    /// Folders without links that the program does not see.
+    hidden: Vec<PathBuf>,
     /// Folders in which programs are found, as far as a step may write them.
     on_path: BTreeSet<PathBuf>,
     files: BTreeSet<PathBuf>,
@@ -49,7 +49,7 @@ pub(super) struct Search<'a> {
     many: Vec<(PathBuf, Vec<PathBuf>)>,
     listings: BTreeMap<PathBuf, Vec<String>>,
     listed: usize,
-    sought: usize,
+    pub(super) looks: Cell<usize>,
 }
 
 impl<'a> Search<'a> {
@@ -58,6 +58,7 @@ impl<'a> Search<'a> {
         root: &'a Path,
         here: &Path,
         mut written: Vec<PathBuf>,
+        hidden: Vec<PathBuf>,
     ) -> Search<'a> {
         written.extend(written.clone().iter().filter_map(|folder| folder.canonicalize().ok()));
         let mut search = Search {
@@ -66,12 +67,13 @@ impl<'a> Search<'a> {
             here: PathBuf::new(),
             on_path: BTreeSet::new(),
             written,
+            hidden,
             files: BTreeSet::new(),
             bound: RefCell::default(),
             many: Vec::new(),
             listings: BTreeMap::new(),
             listed: 0,
-            sought: 0,
+            looks: Cell::new(0),
         };
         search.here = search.placed(here).unwrap_or_default();
         let folders = program_folders().into_iter().filter_map(|folder| folder.canonicalize().ok());
@@ -116,8 +118,7 @@ impl<'a> Search<'a> {
         self.on_path.extend(programs);
         self.add_programs(&named.paths);
         let names = named.conventional.iter().map(ToString::to_string);
-        let names: Vec<String> =
-            names.chain(named_paths().cloned()).chain(modules).take(SOUGHT_MAX + 1).collect();
+        let names: Vec<String> = names.chain(named_paths().cloned()).chain(modules).take(LOOKS_MAX).collect();
         for folder in &searched {
             for name in &names {
                 self.seek(folder, name);
@@ -135,13 +136,6 @@ impl<'a> Search<'a> {
     }
 
     fn seek(&mut self, folder: &Path, name: &str) {
-        self.sought += 1;
-        if self.sought > SOUGHT_MAX {
-            if self.sought == SOUGHT_MAX + 1 {
-                self.note(Path::new("."), &format!("holds more names to look for than {SOUGHT_MAX}"));
-            }
-            return;
-        }
         if let Some(path) = self.placed(&folder.join(name)) {
             self.add_file(path);
         }
@@ -246,10 +240,6 @@ impl<'a> Search<'a> {
         };
         for part in parts {
             places.retain(|path| self.is_folder(path));
-            if places.len() > SOUGHT_MAX {
-                self.note(Path::new(pattern), &format!("stands for more folders than {SOUGHT_MAX}"));
-                places.truncate(SOUGHT_MAX);
-            }
             places = places.iter().flat_map(|place| self.step(place, part)).collect();
         }
         self.add_matches(&folder.join(pattern), places);
@@ -268,11 +258,18 @@ impl<'a> Search<'a> {
 
     /// The paths that one part of a pattern leads to.
     fn step(&mut self, place: &Path, part: &str) -> Vec<PathBuf> {
+        if !self.may_look(1) {
+            return Vec::new();
+        }
         match part {
             "" | "." => vec![place.to_owned()],
             ".." => self.placed(&place.join("..")).into_iter().collect(),
             "**" => self.folders_below(place),
             _ if is_pattern(part) => {
+                let names = self.list(place).len();
+                if !self.may_look(names) {
+                    return Vec::new();
+                }
                 let names = self.list(place).iter().filter(|name| fits(part, name));
                 names.map(|name| place.join(name)).collect()
             }
@@ -285,6 +282,10 @@ impl<'a> Search<'a> {
         for _ in 0..DEPTH_MAX {
             let mut deeper = Vec::new();
             for place in next {
+                let names = self.list(&place).len();
+                if !self.may_look(names) {
+                    return found;
+                }
                 let below: Vec<PathBuf> = self.list(&place).iter().map(|name| place.join(name)).collect();
                 // A link may lead back.
                 let is_folder =
@@ -303,7 +304,8 @@ impl<'a> Search<'a> {
     /// Reads the files that were found, and those that their first lines name: `#!/usr/bin/env tool`.
     pub(super) fn read(mut self, cancel: &CancelFlag) -> Result<Vec<NamedFile>, Failure> {
         let written = self.written.clone();
-        let mut reader = Reader::new(self.workspace, self.root, &written);
+        let hidden = std::mem::take(&mut self.hidden);
+        let mut reader = Reader::new(self.workspace, self.root, &written, &hidden);
         let (mut read, mut seen): (BTreeMap<String, NamedFile>, BTreeSet<PathBuf>) = Default::default();
         loop {
             let new: Vec<PathBuf> = std::mem::take(&mut self.files)

@@ -13,8 +13,9 @@ async fn names(root: &Path, argv: &[&str], written: &[&Path]) -> Vec<NamedFile> 
         stdin: None,
         cwd: None,
         written: std::iter::once(root).chain(written.iter().copied()).map(Path::to_owned).collect(),
+        hidden: Vec::new(),
     };
-    named_files(naming, root.into()).await
+    named_files(|| naming, root.into()).await
 }
 
 /// The reason for which nothing is bound to the only file of a call.
@@ -123,6 +124,32 @@ async fn a_file_that_is_too_long_or_without_permission_is_not_bound() {
         Ok(_) => assert_eq!(told, None),
         Err(_) => assert!(told.is_some_and(|why| why.starts_with("cannot be looked at now: "))),
     }
+}
+
+#[tokio::test]
+async fn a_file_behind_many_links_is_not_bound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    // The folder of the call may be behind links that the program has left behind.
+    std::fs::create_dir(root.join("sub")).expect("made");
+    symlink("sub", root.join("l0")).expect("a link");
+    (1..40).for_each(|at| symlink(format!("l{}", at - 1), root.join(format!("l{at}"))).expect("a link"));
+    std::fs::write(root.join("sub/real.sh"), "").expect("written");
+    symlink("real.sh", root.join("sub/deploy.sh")).expect("a link");
+    let too_far = Some("leads through more links or folders than are followed");
+    assert_eq!(why(root, &["sh", "l39/deploy.sh"]).await.as_deref(), too_far);
+    assert_eq!(why(root, &["sh", "l0/deploy.sh"]).await, None);
+}
+
+#[tokio::test]
+async fn a_call_with_endless_places_is_not_bound_and_the_look_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    ["x", "y"].iter().for_each(|link| symlink(".", root.join(link)).expect("a link"));
+    let endless = format!("cat {}", "*/".repeat(35));
+    let patterns: Vec<String> = (0..40).map(|at| format!("{endless}*{at}")).collect();
+    let told = why(root, &["sh", "-c", &patterns.join(" ")]).await;
+    assert_eq!(told.as_deref(), Some("has more to look at than 500000 names"));
 }
 
 #[tokio::test]

@@ -3,8 +3,18 @@
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-/// Links that are followed on the way to a file, as the system does.
+/// Links that are followed on the way to a file. The system follows as many from the folder of the program, which may be behind some.
 const LINKS_MAX: usize = 40;
+
+/// Links and folders that are passed on the way to a file.
+const PASSED_MAX: usize = 4_096;
+
+/// Reason for a name that each process finds elsewhere.
+pub(super) const OF_PROCESS: &str =
+    "leads through the folder of a process (/proc/self, /dev/fd), where the program finds another file";
+
+/// Reason for a name whose file is not found.
+const TOO_FAR: &str = "leads through more links or folders than are followed";
 
 /// Links and folders on the way to a file, and where it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +23,8 @@ pub(crate) struct Way {
     pub(crate) passed: Vec<PathBuf>,
     /// The path without links. Nothing needs to be there.
     pub(crate) real: PathBuf,
-    /// True if the way leads through the folder of a process in `/proc`, also by `/dev/fd`: it leads each process to another place.
-    pub(crate) is_of_process: bool,
+    /// Why a program may find another file than the way does.
+    pub(crate) lost: Option<&'static str>,
 }
 
 impl Way {
@@ -25,7 +35,7 @@ impl Way {
 
     /// The way to a file from a folder without links on its own path. May block.
     pub(crate) fn below(folder: &Path, file: &Path) -> Way {
-        let mut way = Way { passed: Vec::new(), real: folder.to_owned(), is_of_process: false };
+        let mut way = Way { passed: Vec::new(), real: folder.to_owned(), lost: None };
         let (mut links, mut rest, mut is_missing) = (0, parts(file), false);
         while let Some(part) = rest.pop() {
             if part == Path::new("..") {
@@ -37,18 +47,20 @@ impl Way {
                 way.real = place;
                 continue;
             }
-            way.is_of_process = is_process(&way.real, &part);
-            if way.is_of_process {
+            let is_too_far = links > LINKS_MAX || way.passed.len() == PASSED_MAX;
+            let of_process = is_process(&way.real, &part).then_some(OF_PROCESS);
+            way.lost = of_process.or(is_too_far.then_some(TOO_FAR));
+            if way.lost.is_some() {
                 break;
             }
             way.passed.push(place.clone());
             match place.read_link() {
                 Err(error) if error.kind() == ErrorKind::NotFound => (way.real, is_missing) = (place, true),
-                Ok(target) if links < LINKS_MAX => {
+                Ok(target) => {
                     links += 1;
                     rest.extend(parts(&target));
                 }
-                _ => way.real = place,
+                Err(_) => way.real = place,
             }
         }
         way
@@ -106,7 +118,8 @@ mod tests {
             ("/proc/cpuinfo", false),
             ("/dev/null", false),
         ] {
-            assert_eq!(Way::below(&root, Path::new(path)).is_of_process, expected, "{path}");
+            let lost = Way::below(&root, Path::new(path)).lost;
+            assert_eq!(lost, expected.then_some(OF_PROCESS), "{path}");
         }
     }
 
@@ -121,7 +134,8 @@ mod tests {
         let real = |path: &str| Way::below(&root, Path::new(path)).real;
         assert_eq!(real("l/y"), root.join("a/x"));
         assert_eq!(real("l/../x"), root.join("a/x"));
-        assert_eq!(real("loop"), root.join("loop"));
+        assert_eq!(Way::below(&root, Path::new("loop")).lost, Some(TOO_FAR));
+        assert_eq!(Way::below(&root, Path::new(&"l/../../".repeat(50))).lost, Some(TOO_FAR));
         assert_eq!(Way::of(&root.join("l/y")).real, root.join("a/x"));
     }
 }
