@@ -119,6 +119,7 @@ impl Parts {
             gatekeeper: Arc::clone(&gatekeeper),
             measures: measures.clone(),
             children: ChildRunSlot::new(limits.live_agents),
+            turns: Arc::default(),
         });
         RunServices {
             journal,

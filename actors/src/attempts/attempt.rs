@@ -9,7 +9,7 @@ use ostler_kernel::contract::{BrokenRule, Judgement, Test};
 use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::gate::{OnLostResult, Permit};
 use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::plan::{Node, Rule, TEST_TOOL};
+use ostler_kernel::plan::{Node, Rule, SUB_AGENT_TOOL, TEST_TOOL};
 use ostler_kernel::port::{CallContext, CallOrigin, JSON, Tool};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{callback, json, lineage, template};
@@ -22,6 +22,7 @@ use crate::attempts::model_judge;
 use crate::base::attempt_end::{failed, structural};
 use crate::base::limits::TEST_MS_MAX;
 use crate::state::caller::Caller;
+use crate::state::workspace_turns::Turn;
 use crate::storage::results::invalid;
 
 pub(crate) enum Work {
@@ -63,19 +64,30 @@ impl Work {
             Work::Known(_) | Work::Render { .. } => node.acts(),
         }
     }
+
+    /// True if the call itself may change files of the workspace. A sub-agent changes none: the calls of its run do.
+    fn writes_files(&self, node: &Node) -> bool {
+        match self {
+            Work::Tool { tool, .. } => {
+                tool.workspace_use().writes && tool.spec().name != SUB_AGENT_TOOL && self.acts(node)
+            }
+            Work::Known(_) | Work::Render { .. } => false,
+        }
+    }
 }
 
-/// Does the work within the node's timeout, judges the result and stores it.
+/// Does the work within the node's timeout, judges the result and stores it. `turn`: that of a call which was approved for its files.
 pub(crate) async fn perform(
     executor: &Executor,
     caller: &Caller,
     node: &Node,
     work: Box<Work>,
     log: Arc<AttemptJournal>,
+    turn: Option<Turn>,
 ) -> Outcome {
     let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
     let mut closing = Closing { log, done: false };
-    let acted = closing.log.within(timeout_ms, act(executor, caller, node, work, &closing.log));
+    let acted = closing.log.within(timeout_ms, act(executor, caller, node, work, &closing.log, turn));
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
     if !matches!(acted, Ok(Ok(Ok(_)))) && Box::pin(closing.log.is_in_doubt()).await {
         // An ordinary retry would call the step again, and a patch would do so under another key: the doubt comes
@@ -117,7 +129,9 @@ async fn act(
     node: &Node,
     work: Box<Work>,
     log: &Arc<AttemptJournal>,
+    turn: Option<Turn>,
 ) -> Result<Value, Failure> {
+    let shares_turn = turn.is_none() && work.writes_files(node);
     let value = match *work {
         Work::Tool { tool, permit, tokens, recorded } => {
             // The policy may have changed while the verdict was being recorded.
@@ -134,9 +148,12 @@ async fn act(
                 ordinal: log.attempt(),
                 refusals: 0,
             };
+            let shared = if shares_turn { Some(shared_turn(executor, caller, log).await) } else { None };
             let called = tool
                 .call(permit, CallContext { workspace, timeout_ms, repeatable, origin, attempt, recorded });
             let called = log.watch(called).await;
+            // Before the slot: another attempt may hold that, and wait for the turn.
+            drop(shared);
             // The attempt may have returned its slot to wait.
             log.reclaim().await;
             without_tokens(called.unwrap_or_else(|silent| Err(silence(silent))), &tokens)?
@@ -149,7 +166,7 @@ async fn act(
             json!({ "text": text.map_err(|error| structural(error.to_string()))? })
         }
     };
-    if let Err(failure) = judge(executor, caller, node, &value, log).await {
+    if let Err(failure) = judge(executor, caller, node, &value, log, turn).await {
         // Without room for the output there is no candidate.
         if failure.category == FailureCategory::InvalidOutput
             && let Ok(output) = Box::pin(executor.results.keep(&value)).await
@@ -169,18 +186,28 @@ async fn judge(
     node: &Node,
     value: &Value,
     log: &Arc<AttemptJournal>,
+    turn: Option<Turn>,
 ) -> Result<(), Failure> {
     let Judgement { tests, models, .. } = judge_here(executor, &node.contract, value)?;
     for test in tests {
+        let shared = if turn.is_none() { Some(shared_turn(executor, caller, log).await) } else { None };
         // Boxed: otherwise this rare future enlarges every attempt.
         Box::pin(run_test(caller, &test, log)).await?;
+        drop(shared);
     }
+    drop(turn);
     // Last, because a model costs more than a broken test.
     for question in models {
         let asked = model_judge::ask(executor, caller, node, &question, value, log);
         Box::pin(log.lending(asked)).await?;
     }
     Ok(())
+}
+
+/// A turn of a call that may write in the workspace. The wait does not count against the timeout.
+async fn shared_turn(executor: &Executor, caller: &Caller, log: &AttemptJournal) -> Turn {
+    let _still = log.waited.begin();
+    executor.turns.shared(&caller.workspace).await
 }
 
 /// Judges a value by the rules that need no call, and returns the others.

@@ -23,6 +23,7 @@ use crate::state::call_accounts::CallAccounts;
 use crate::state::gatekeeper::Gatekeeper;
 use crate::state::live_text::LiveTexts;
 use crate::state::run_budgets::RunBudgets;
+use crate::state::workspace_turns::WorkspaceTurns;
 use crate::storage::journal_client::JournalClient;
 use crate::storage::program_output::ProgramOutput;
 use crate::storage::results::ResultStore;
@@ -44,6 +45,7 @@ pub(crate) struct Executor {
     pub(crate) gatekeeper: Arc<Gatekeeper>,
     pub(crate) measures: Measures,
     pub(crate) children: ChildRunSlot,
+    pub(crate) turns: Arc<WorkspaceTurns>,
 }
 
 impl Executor {

@@ -13,7 +13,7 @@ use crate::base::attempt_end::ModelCalls;
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
 use crate::messages::answer::AnswerRequest;
-use crate::messages::clearance::ClearanceEnd;
+use crate::messages::clearance::WaitEnd;
 use crate::messages::resolution::ResolveRequest;
 use crate::messages::slots::Granted;
 use crate::messages::wait_answer::WaitAnswerRequest;
@@ -44,7 +44,7 @@ pub(crate) enum AgentMessage {
     /// Record a verdict on a call within an attempt, and reply once the record is durable.
     Verdict { run: RunId, verdict: Box<GateVerdict>, reply: AskReply },
     /// The clearance authority answered about the call of an attempt.
-    Answered(Box<ClearanceEnd>),
+    Awaited(Box<WaitEnd>),
     /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.
     Ask { request: Box<Request>, reply: AskReply },
 }

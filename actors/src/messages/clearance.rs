@@ -1,10 +1,11 @@
-//! The answer of the clearance authority to a waiting attempt.
+//! What an attempt that is about to begin waits for: the answer of the clearance authority, or a turn in its workspace.
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::gate::{DenialCode, Seal};
 
 use crate::base::keys::AttemptKey;
 use crate::messages::slots::Ticket;
+use crate::state::workspace_turns::Turn;
 
 /// The authority's answer about the call with this seal.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub(crate) struct Answer {
     pub(crate) said: Result<(), DenialCode>,
 }
 
-/// The resources of an attempt that waits for the authority: needed to begin the attempt after the answer.
+/// The resources of an attempt that waits: needed to begin the attempt afterwards.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beginning {
     pub(crate) slot: Ticket,
@@ -22,9 +23,17 @@ pub(crate) struct Beginning {
     pub(crate) again: bool,
 }
 
-/// The end of a question to the authority. Without an answer, the question was cancelled: no attempt waits any more.
-pub(crate) struct ClearanceEnd {
+/// The end of a wait. If nothing came, the wait was cancelled: no attempt waits any more.
+pub(crate) struct WaitEnd {
     pub(crate) key: AttemptKey,
     pub(crate) begun: Beginning,
-    pub(crate) answer: Option<Answer>,
+    pub(crate) came: Option<Came>,
+}
+
+/// What an attempt waited for.
+pub(crate) enum Came {
+    Answer(Answer),
+    Turn(Turn),
+    /// Other calls wrote for too long.
+    NoTurn,
 }

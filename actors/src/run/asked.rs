@@ -1,15 +1,15 @@
-//! Questions to the clearance authority.
+//! Waits of attempts that are about to begin.
 
 use tokio_util::sync::CancellationToken;
 
-/// An open question to the clearance authority.
+/// A wait for the answer of the clearance authority, or for a turn in the workspace.
 pub(super) struct Asked {
     pub(super) attempt: u32,
     pub(super) end: CancellationToken,
 }
 
 impl Asked {
-    /// Cancels the question. The task of the question still sends [`ClearanceEnd`](crate::messages::clearance::ClearanceEnd), which
+    /// Cancels the wait. Its task still sends [`WaitEnd`](crate::messages::clearance::WaitEnd), which
     /// returns the slot.
     pub(super) fn end(&self) {
         self.end.cancel();

@@ -27,6 +27,7 @@ use crate::run::arguments::AgentArguments;
 use crate::run::services::RunServices;
 use crate::state::caller::Caller;
 use crate::state::ledger::ClientBook;
+use crate::state::workspace_turns::Turn;
 
 /// Drives one run: the shell around the kernel's decisions. Everything here is a cache of the journal, the attempt table and the
 /// run queue, and may be lost at any time.
@@ -91,10 +92,12 @@ pub(super) struct InFlight {
     pub(super) inline: InlineBudget,
     /// Calls of the micro-planner that are under way, by their place among the calls of the run. They end with the driver.
     pub(super) advice: BTreeMap<usize, CancellationToken>,
-    /// Open questions to the clearance authority, by node. The attempts hold their slots.
+    /// Waits for the clearance authority and for turns in the workspace, by node. The attempts hold their slots.
     pub(super) asked: BTreeMap<NodeId, Asked>,
     /// Answer of the authority about the attempt that begins now; `None` at all other times.
     pub(super) answer: Option<(NodeId, Answer)>,
+    /// Turn alone of the attempt that begins now; `None` at all other times.
+    pub(super) turn: Option<Turn>,
     pub(super) recovery: Recovery,
     pub(super) reuse: ReuseProgress,
 }

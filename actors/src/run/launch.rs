@@ -38,6 +38,16 @@ pub(super) enum Refusal {
 const UNAPPROVED: &str = "what was approved is not what would be done now: tools, the policy, what confines programs or the files that it names have \
                           changed";
 
+/// What became of the approval of an attempt that is about to begin.
+enum Standing {
+    /// A person approved it, or need not.
+    Approved,
+    /// Other calls write where it names files.
+    WantsTurn,
+    /// Something else was approved.
+    Changed,
+}
+
 impl Refusal {
     /// An input cannot be read: for good if it is missing or damaged, perhaps not after an error of the disk.
     pub(super) fn unreadable(unreadable: Unreadable) -> Refusal {
@@ -71,9 +81,13 @@ impl RunDriver {
         let afforded =
             if affords { self.prepare(node, Some(attempt)).await } else { Err(self.spent_budget()) };
         let prepared = match afforded {
-            Ok(prepared) => match self.is_as_approved(node, &prepared.work).await {
-                true => Ok(prepared),
-                false => {
+            Ok(prepared) => match self.standing(node, &prepared.work).await {
+                Standing::Approved => Ok(prepared),
+                Standing::WantsTurn => {
+                    self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
+                    return self.wait_for_turn(key, Beginning { slot, accounts, again });
+                }
+                Standing::Changed => {
                     self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
                     self.release_slot(slot);
                     self.release_budget(&key);
@@ -83,6 +97,7 @@ impl RunDriver {
             },
             Err(refusal) => Err(refusal),
         };
+        let turn = self.in_flight.turn.take();
         match prepared {
             Ok(Prepared { refs, .. }) if again && !self.is_same_work(node, &refs) => {
                 self.release_slot(slot);
@@ -107,7 +122,8 @@ impl RunDriver {
                 let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
                 let log_of_work = Arc::clone(&log);
                 let body = Box::pin(async move {
-                    attempt::perform(&services.executor, &caller, &plan.nodes[at], work, log_of_work).await
+                    attempt::perform(&services.executor, &caller, &plan.nodes[at], work, log_of_work, turn)
+                        .await
                 });
                 let launch = Launch { key, slot, acts, log, body };
                 if is_quick {
@@ -127,15 +143,28 @@ impl RunDriver {
         }
     }
 
-    /// True if no approval is needed, or the work is what a person approved, down to the files that it names.
-    async fn is_as_approved(&mut self, node: &Node, work: &Work) -> bool {
+    /// Whether the work may begin: no approval is needed, or the work is what a person approved, down to the files that it names. Those
+    /// are looked at while no other call writes.
+    async fn standing(&mut self, node: &Node, work: &Work) -> Standing {
         if self.run.approval_kind(&node.id) != Some(HumanRequestKind::Before) {
-            return true;
+            return Standing::Approved;
         }
-        let (gatekeeper, caller) = (&self.services.gatekeeper, &self.caller);
-        // Boxed: otherwise this rare future enlarges the future of every message.
-        let shown = Box::pin(approval_request::of_work(gatekeeper, caller, node, work)).await.digest();
-        self.run.is_approved(&node.id, || shown)
+        loop {
+            let (gatekeeper, caller) = (&self.services.gatekeeper, &self.caller);
+            // Boxed: otherwise this rare future enlarges the future of every message.
+            let shown = Box::pin(approval_request::of_work(gatekeeper, caller, node, work)).await;
+            if !self.run.is_approved(&node.id, || shown.digest()) {
+                self.in_flight.turn = None;
+                return Standing::Changed;
+            }
+            if shown.files.is_empty() || self.in_flight.turn.is_some() {
+                return Standing::Approved;
+            }
+            self.in_flight.turn = self.services.executor.turns.try_alone(&self.caller.workspace);
+            if self.in_flight.turn.is_none() {
+                return Standing::WantsTurn;
+            }
+        }
     }
 
     pub(super) fn has_budget(&self) -> bool {

@@ -159,7 +159,7 @@ impl AgentState {
                 drive.judged(run, (judgement, adherence), calls);
             }
             AgentMessage::Advised(advice) => drive.advised(*advice),
-            AgentMessage::Answered(end) => drive.answered(*end).await,
+            AgentMessage::Awaited(end) => drive.awaited(*end).await,
             AgentMessage::Verdict { run, verdict, reply } => drive.record_call(run, *verdict, reply),
             AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
         }
@@ -274,7 +274,7 @@ impl AgentState {
             AgentMessage::Ended(keys) => {
                 keys.into_iter().for_each(|key| services.attempts.undelivered_result(key));
             }
-            AgentMessage::Answered(end) => services.scheduler.give_back(end.begun.slot),
+            AgentMessage::Awaited(end) => services.scheduler.give_back(end.begun.slot),
             AgentMessage::Drive(..)
             | AgentMessage::NoRoom(_)
             | AgentMessage::Again
