@@ -383,6 +383,8 @@ impl Config {
             workspaces: user.as_deref().map(Workspaces::at),
             hide: user.into_iter().collect(),
             freeze: self.path.clone().into_iter().collect(),
+            written: self.mcp.values().flat_map(|server| server.written_folders(&self.folder)).collect(),
+            pinned: self.mcp.values().flat_map(|server| server.pinned_files(&self.folder)).collect(),
             ..self.sandbox.clone()
         }
     }

@@ -182,7 +182,13 @@ fn nothing_is_accepted_for_good_while_a_program_runs_that_can_change_it() {
         .complains("a program of a step runs where it can change it");
     // The content counts, and no other.
     world.file("work/ostler.toml", HARMLESS);
-    in_work(&world, "policy accept ostler.toml").exits(0);
+    let shown = in_work(&world, "policy accept ostler.toml").exits(2).complains(HARMLESS.trim());
+    let digest = shown.err.split("--digest ").nth(1).and_then(|rest| rest.get(..35)).unwrap().to_owned();
+    let named = format!("policy accept ostler.toml --digest {digest}");
+    world.file("work/ostler.toml", "[policy]\n");
+    in_work(&world, &named).exits(2).complains("another content now");
+    world.file("work/ostler.toml", HARMLESS);
+    in_work(&world, &named).exits(0);
     in_work(&world, "policy check").exits(0);
     world.file("work/ostler.toml", "[policy]\n");
     in_work(&world, "policy check").exits(2).complains(DISTRUSTED);

@@ -41,6 +41,13 @@ pub struct SandboxConfig {
     /// Files that no program may change, such as the configuration of the process. Set by the process, not by a file.
     #[serde(skip)]
     pub freeze: Vec<PathBuf>,
+    /// Files that programs in a cage may not change, and file tools may: those of MCP servers, which are looked at when a server starts.
+    /// Set by the process, not by a file.
+    #[serde(skip)]
+    pub pinned: Vec<PathBuf>,
+    /// Folders that MCP servers may write. Approvals are bound to the files there. Set by the process, not by a file.
+    #[serde(skip)]
+    pub written: Vec<PathBuf>,
     /// Where it is noted which folders programs wrote in. Set by the process, not by a file.
     #[serde(skip)]
     pub workspaces: Option<Workspaces>,
@@ -57,6 +64,8 @@ impl Default for SandboxConfig {
             helper: None,
             hide: Vec::new(),
             freeze: Vec::new(),
+            pinned: Vec::new(),
+            written: Vec::new(),
             workspaces: None,
             limits: CallLimits::default(),
         }

@@ -20,7 +20,7 @@ use super::hidden::{Hidden, between, data_folders};
 use super::presence::Presence;
 use super::resolver::Resolver;
 use super::rungs::{Reached, reached};
-use super::workspaces::{is_closed, places};
+use super::workspaces::{Workspaces, is_closed, places};
 use super::{paths, rungs};
 use crate::tool::DataFolder;
 use crate::tool::tool_spec::{structural, transient};
@@ -39,8 +39,18 @@ pub(crate) struct Cages {
 impl Cages {
     /// Digest of the configuration of the cages. Paths that the process itself sets are no part of it.
     pub(crate) fn digest(&self) -> Digest {
-        let SandboxConfig { minimum, read, bubblewrap, limits, helper: _, hide: _, freeze: _, workspaces: _ } =
-            &self.config;
+        let SandboxConfig {
+            minimum,
+            read,
+            bubblewrap,
+            limits,
+            helper: _,
+            hide: _,
+            freeze: _,
+            pinned: _,
+            written: _,
+            workspaces: _,
+        } = &self.config;
         let parts = (self.enabled, minimum, read, bubblewrap, limits, &self.write);
         lineage::hash("ostler.cage.1", &[format!("{parts:?}").as_bytes()])
     }
@@ -175,6 +185,11 @@ impl Cages {
         Ok(Some(spec))
     }
 
+    /// Folders that steps may write by programs and by MCP servers, besides the workspace.
+    pub(crate) fn written(&self) -> impl Iterator<Item = PathBuf> {
+        self.write.iter().chain(&self.config.written).cloned()
+    }
+
     /// Folders without links that no program of a call sees. Blocks as [`Cages::cage`] does.
     pub(crate) fn unseen(&self, workspace: &Path) -> Vec<PathBuf> {
         if !self.enabled || reached(&self.config).rung == CageRung::None {
@@ -278,11 +293,15 @@ impl Cages {
         hide.extend(data_folders(std::iter::once(&workspace).chain(&write)));
         // Each by itself: a large one takes nothing from the others.
         hide.extend(users.iter().flat_map(|shown| data_folders(std::iter::once(shown))));
+        // Steps may have made many that look like one, beyond what is looked through.
+        let known = self.config.workspaces.iter().flat_map(Workspaces::known_data);
+        hide.extend(known.filter(|data| data.is_dir() && is_without_links(data)));
         hide.retain(is_shown);
         hide.sort();
         hide.dedup_by(|inner, outer| inner.starts_with(outer));
         let mut freeze = vec![workspace.join(CONFIG_NAME), workspace.join(".git/hooks")];
-        freeze.extend(self.config.freeze.iter().filter_map(|path| path.canonicalize().ok()));
+        let named = self.config.freeze.iter().chain(&self.config.pinned);
+        freeze.extend(named.filter_map(|path| path.canonicalize().ok()));
         let is_within = |path: &PathBuf, folders: &[PathBuf]| folders.iter().any(|it| path.starts_with(it));
         // A link in such a place would freeze, and show, what it leads to.
         freeze.retain(|path| is_within(path, &write) && !is_within(path, &hide) && is_without_links(path));
@@ -374,9 +393,20 @@ impl CageSpec {
     ) -> Result<Command, String> {
         let mut command = Command::new(helper);
         let spec = serde_json::to_string(self);
-        let spec = spec.map_err(|error| format!("the cage of the program: {error}"))?;
+        let spec = spec.map_err(|error| match self.unreadable() {
+            Some(path) => format!("the name of {} is not UTF-8: rename or remove it", path.display()),
+            None => format!("the cage of the program: {error}"),
+        })?;
         command.arg(HELPER_COMMAND).arg(spec).arg(file).args(argv);
         Ok(command)
+    }
+}
+
+impl CageSpec {
+    /// A path that cannot be described.
+    fn unreadable(&self) -> Option<&PathBuf> {
+        let lists = [&self.read, &self.write, &self.hide, &self.pin, &self.freeze];
+        lists.into_iter().flatten().find(|path| path.to_str().is_none())
     }
 }
 

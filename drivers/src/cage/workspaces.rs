@@ -193,6 +193,11 @@ impl Workspaces {
         Ok(digest)
     }
 
+    /// The data folders that are known, as far as the notes can be read.
+    pub(super) fn known_data(&self) -> Vec<PathBuf> {
+        self.read().map(|notes| notes.data.into_iter().collect()).unwrap_or_default()
+    }
+
     /// Whether steps may have written a file or folder, or a link on the way to it; also where the notes cannot tell.
     pub fn is_written(&self, path: &Path) -> bool {
         let Ok(notes) = self.read() else { return true };

@@ -93,7 +93,25 @@ impl ProgramFiles {
     }
 }
 
-/// A path of `may_change`, as it is written.
+impl McpConfig {
+    /// The files that words of the command name, and that may not change. `folder`: that of the configuration.
+    pub fn pinned_files(&self, folder: &Path) -> Vec<PathBuf> {
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let place = |path: &Path| placed(&folder, &from_folder(&folder, path));
+        let may_change: Vec<PathBuf> = self.may_change.iter().map(|path| place(path)).collect();
+        let named = self.command.iter().map(|word| place(Path::new(word)));
+        let is_pinned =
+            |path: &PathBuf| path.is_file() && !may_change.iter().any(|free| path.starts_with(free));
+        named.filter(is_pinned).collect()
+    }
+
+    /// The folders that the server may write. `folder`: that of the configuration.
+    pub fn written_folders(&self, folder: &Path) -> Vec<PathBuf> {
+        self.write.iter().map(|path| from_folder(folder, path)).collect()
+    }
+}
+
+/// A path of `may_change`, or a word of the command, as it is written.
 fn from_folder(folder: &Path, given: &Path) -> PathBuf {
     match (given.strip_prefix("~"), std::env::home_dir()) {
         (Ok(rest), Some(home)) => home.join(rest),

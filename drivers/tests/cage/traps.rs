@@ -174,6 +174,36 @@ fn a_link_that_a_step_of_another_workspace_made_leads_nowhere() {
 }
 
 #[test]
+fn many_folders_that_look_like_data_uncover_none() {
+    on_each_rung(|place| {
+        let user = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let config = SandboxConfig { workspaces: Some(Workspaces::at(user.path())), ..sandbox(place.rung()) };
+        let data = place.ws().join("zz/.ostler");
+        std::fs::create_dir_all(data.join("journal")).unwrap();
+        ["lock", "format"].iter().for_each(|name| std::fs::write(data.join(name), SECRET).unwrap());
+        let decoys = "for i in $(seq 70); do mkdir -p a$i/journal; touch a$i/lock a$i/format; done";
+        place.call_with(config.clone(), decoys, 1).unwrap();
+        let value =
+            place.call_with(config, "cat zz/.ostler/lock; echo x >> zz/.ostler/lock; true", 1).unwrap();
+        assert!(!value.to_string().contains(SECRET), "{value}");
+        assert_eq!(std::fs::read_to_string(data.join("lock")).unwrap(), SECRET);
+    });
+}
+
+#[test]
+fn the_program_of_a_server_is_not_written_by_programs() {
+    on_each_rung(|place| {
+        let server = place.ws().join("server.py");
+        std::fs::write(&server, "kind").unwrap();
+        let config = SandboxConfig { pinned: vec![server.clone()], ..sandbox(place.rung()) };
+        let script = "echo evil > server.py; rm -f server.py; mv server.py other; ln -sf other server.py; echo new > written";
+        place.call_with(config, script, 1).unwrap();
+        assert_eq!(std::fs::read_to_string(&server).unwrap(), "kind");
+        assert!(place.ws().join("written").exists());
+    });
+}
+
+#[test]
 fn copies_with_attributes_work_where_attributes_are_not_read() {
     on_each_rung(|place| {
         let copy = "/usr/bin/python3 -c 'import shutil; shutil.copy2(\"tracked\", \"a\")' && cp -a tracked b && ls -l a b >&2 && cat a b";

@@ -22,7 +22,8 @@ use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::Bounds;
 use crate::cli::arguments::plan::tools;
 use crate::cli::exit::{Failure, code};
-use crate::cli::output::cells::harmless_line;
+use crate::cli::output::cells::{harmless_line, harmless_lines};
+use crate::cli::output::hints;
 use crate::cli::output::terminal::{Out, Style, tagged};
 use crate::cli::output::units::plural;
 use crate::cli::session::api_client::ApiError;
@@ -76,6 +77,9 @@ struct AcceptArgs {
     /// The configuration, or the data folder
     #[arg(default_value = CONFIG_NAME)]
     file: PathBuf,
+    /// Accept this content alone (b3:…, at least 32 digits), as a refusal names it
+    #[arg(long)]
+    digest: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -155,7 +159,7 @@ impl Gate {
 pub(crate) async fn policy(globals: &Globals, args: PolicyArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     match args.what {
-        What::Accept(AcceptArgs { file }) => accept(globals, &file, &mut out),
+        What::Accept(args) => accept(globals, &args, &mut out),
         What::Check => check(globals, &mut out),
         What::Explain(args) => explain::explain(globals, &args, &mut out).await,
         What::Test(args) => test(globals, &args, &mut out),
@@ -163,7 +167,8 @@ pub(crate) async fn policy(globals: &Globals, args: PolicyArgs) -> Result<u8, Fa
     }
 }
 
-fn accept(globals: &Globals, file: &Path, out: &mut Out) -> Result<u8, Failure> {
+fn accept(globals: &Globals, args: &AcceptArgs, out: &mut Out) -> Result<u8, Failure> {
+    let file = args.file.as_path();
     let failed = |error: String| Failure::invalid(format!("configuration {}: {error}", file.display()));
     if file.is_dir() {
         return accept_folder(globals, file, out);
@@ -177,7 +182,9 @@ fn accept(globals: &Globals, file: &Path, out: &mut Out) -> Result<u8, Failure> 
     let text = Config::read(file).map_err(|error| Failure::invalid(error.to_string()))?.text;
     let folder =
         user_folder().ok_or_else(|| failed("neither XDG_CONFIG_HOME nor HOME names a folder".to_owned()))?;
-    let accepted = Workspaces::at(&folder).accept(file, text.as_bytes());
+    let workspaces = Workspaces::at(&folder);
+    check_content(&workspaces, args, &text).map_err(failed)?;
+    let accepted = workspaces.accept(file, text.as_bytes());
     let digest = accepted.map_err(|error| failed(error.to_string()))?;
     if globals.json {
         out.json(&tagged("configuration_accepted", &json!({"path": file, "digest": digest})));
@@ -185,6 +192,26 @@ fn accept(globals: &Globals, file: &Path, out: &mut Out) -> Result<u8, Failure> 
         out.line(harmless_line(&format!("accepted {} ({})", file.display(), &digest[..11])));
     }
     Ok(code::SUCCEEDED)
+}
+
+/// Refuses a content that the operator has not named, if he named one, or a step may have exchanged what he read.
+fn check_content(workspaces: &Workspaces, args: &AcceptArgs, text: &str) -> Result<(), String> {
+    let present = format!("b3:{}", blake3::hash(text.as_bytes()).to_hex());
+    let file = args.file.display();
+    let command =
+        hints::command("policy accept", &[&file.to_string()], &format!("--digest {}", &present[..35]));
+    match &args.digest {
+        Some(named) if named.len() >= 35 && present.starts_with(named.as_str()) => Ok(()),
+        Some(named) if named.len() < 35 => Err(format!("--digest {named}: name b3: and at least 32 digits")),
+        Some(_) => Err(format!("it has another content now; read it again, then `{command}`")),
+        None if workspaces.is_entered(&args.file).map_err(|error| error.to_string())? => {
+            let shown = harmless_lines(text);
+            Err(format!(
+                "a program of a step runs where it can change it; this is its content now, which `{command}` accepts:\n{shown}"
+            ))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Accepts a data folder that programs of steps may have made.

@@ -4,8 +4,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use ostler::config::{Config, ConfigError, KnownTools, StoreUrl};
+use ostler::config::{CONFIG_BYTES_MAX, Config, ConfigError, KnownTools, StoreUrl};
 use ostler_drivers::cage::Workspaces;
+use ostler_drivers::regular_file::read_text;
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::plan::MODEL_DEFAULT;
 use ostler_server::user_folder;
@@ -52,7 +53,7 @@ impl SettingsFault {
             SettingsFault::Found { path, error: ConfigError::Distrusted(_) } => Some(path),
             SettingsFault::Found { path, .. } => {
                 let names_store =
-                    || std::fs::read_to_string(path).map_or(true, |text| text.contains("store"));
+                    || read_text(path, CONFIG_BYTES_MAX as u64).map_or(true, |text| text.contains("store"));
                 (globals.data.is_some() || !names_store()).then_some(path)
             }
             SettingsFault::Other(_) => None,

@@ -41,8 +41,26 @@ const PRIVATE: [&str; 15] = [
 ];
 
 /// Parts of names of files that may hold secrets.
-const PRIVATE_PARTS: [&str; 9] =
-    [".env.", "credential", "secret", "password", "id_rsa", "id_ed25519", ".pem", ".key", ".tfvars"];
+const PRIVATE_PARTS: [&str; 18] = [
+    ".env.",
+    "credential",
+    "secret",
+    "passw",
+    "pgpass",
+    "-token",
+    "token.txt",
+    "kubeconfig",
+    "service-account",
+    "service_account",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    ".pem",
+    ".p12",
+    ".key",
+    ".tfvars",
+];
 
 fn is_private(name: &str) -> bool {
     let path = Path::new(name);
@@ -160,7 +178,7 @@ impl<'a> Reader<'a> {
         };
         let (mut found, start) = digested(&name, file, &mut self.bytes_left);
         // A question shows no text that no file tool may show.
-        if within.is_none_or(is_closed) {
+        if within.is_none_or(is_closed) || is_private(&shown(&way.real)) {
             found.text = None;
         }
         Some((found, start))
@@ -301,6 +319,9 @@ mod tests {
             "client_secret.json",
             ".git-credentials",
             "prod.tfvars",
+            "id_ecdsa",
+            ".pgpass",
+            ".vault-token",
         ] {
             assert!(is_private(name), "{name}");
         }
