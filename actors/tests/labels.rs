@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::{Hold, config, plan, until, verdicts};
-use ostler_actors::{Program, ProgramContext, Submission, System, SystemConfig};
+use ostler_actors::{Answer, Program, ProgramContext, Submission, System, SystemConfig};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
 use ostler_kernel::gate::{CallClass, GatePolicy, GateRules, Permit};
 use ostler_kernel::id::RunId;
-use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::plan::{Effect, Idempotency, TEST_TOOL};
 use ostler_kernel::policy::{EarlierRun, GoalTerms, Mode, opening_plan};
 use ostler_kernel::port::{
     BoxFuture, CallContext, ChildRunSpec, Journal, RunRowStatus, Tool, ToolResult, ToolSpec,
 };
+use ostler_kernel::run::{NodeState, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
@@ -28,7 +29,8 @@ struct Plain {
 
 impl Plain {
     fn tool(name: &str, sends_out: bool, strangers: bool) -> Arc<dyn Tool> {
-        let params = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+        let params =
+            json!({"type": "object", "properties": {"text": {"type": "string"}, "argv": {"type": "array"}}});
         let spec = ToolSpec {
             name: name.to_owned(),
             version: "1".to_owned(),
@@ -61,9 +63,15 @@ impl Tool for Plain {
         Box::pin(async {
             let plan =
                 json!({"id": "c", "nodes": [{"id": "out", "tool": "post", "params": {"text": "4711"}}]});
-            Ok(json!({"text": "the code is 4711", "plan": plan}))
+            Ok(json!({"text": "the code is 4711", "plan": plan, "tested": {"id": "c", "nodes": [tested()]}}))
         })
     }
+}
+
+/// A node that sends nothing, with a program as its test.
+fn tested() -> Value {
+    json!({"id": "tested", "tool": "text.render", "params": {"template": "x", "values": {}},
+        "contract": [{"method": "test", "spec": {"argv": ["sends"]}}]})
 }
 
 /// First `vault` is read; whoever has seen its result sends it in words of its own.
@@ -81,7 +89,8 @@ rules:
     answer: {answer: null, missing: null, steps: [{id: out, tool: post, params: {text: "4711"}, refs: [], after: [], why: null}]}
 "#;
 
-/// A program with two child runs: the older one sends something once the younger one, opened later, has read what the parameters name.
+/// A program with two child runs: the older one sends something, or runs a test, once the younger one, opened later, has read what the
+/// parameters name.
 fn pair(hold: &Arc<Hold>) -> Arc<dyn Tool> {
     let names = json!({"type": "array", "items": {"type": "string"}});
     let opens = |nodes: Value| -> ChildRunSpec {
@@ -93,13 +102,14 @@ fn pair(hold: &Arc<Hold>) -> Arc<dyn Tool> {
         async move {
             let reads: Vec<Value> = input["reads"].as_array().unwrap().clone();
             let reads = reads.iter().map(|tool| json!({"id": tool, "tool": tool})).collect::<Vec<Value>>();
-            let older = agent.spawn(
-                "older",
-                opens(json!([
+            let sends = match input["by_test"].as_bool() {
+                Some(true) => json!([{"id": "hold", "tool": "hold", "contract": tested()["contract"]}]),
+                _ => json!([
                     {"id": "hold", "tool": "hold"},
                     {"id": "out", "tool": "post", "params": {"text": "own"}, "deps": ["hold"]},
-                ])),
-            );
+                ]),
+            };
+            let older = agent.spawn("older", opens(sends));
             let younger = async {
                 hold.started().await;
                 let end = agent.spawn("younger", opens(json!(reads))).await;
@@ -110,11 +120,15 @@ fn pair(hold: &Arc<Hold>) -> Arc<dyn Tool> {
             Ok(json!([older?.outcome, younger?.outcome]))
         }
     });
-    Arc::new(program.input(json!({"type": "object", "properties": {"reads": names}})))
+    Arc::new(
+        program
+            .input(json!({"type": "object", "properties": {"reads": names, "by_test": {"type": "boolean"}}})),
+    )
 }
 
 struct World {
     folder: tempfile::TempDir,
+    hold: Arc<Hold>,
     journal: Arc<MemoryJournal>,
     system: System,
 }
@@ -130,15 +144,16 @@ impl World {
             Plain::tool("vault", false, false),
             Plain::tool("post", true, false),
             Plain::tool("page", false, true),
+            Plain::tool(TEST_TOOL, true, false),
         ]);
         let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
-        tools.extend([pair(&hold), hold as Arc<dyn Tool>]);
+        tools.extend([pair(&hold), hold.clone() as Arc<dyn Tool>]);
         let journal = Arc::new(MemoryJournal::default());
         let usual = config(journal.clone(), tools);
         let rules: GateRules = serde_json::from_value(rules).unwrap();
         let gate = GatePolicy { epoch: 1, ..usual.gate.clone() }.with_rules(&rules);
         let system = System::start(SystemConfig { gate, ..usual }).await.unwrap();
-        World { folder, journal, system }
+        World { folder, hold, journal, system }
     }
 
     async fn run(&self, nodes: Value) -> RunId {
@@ -177,10 +192,14 @@ impl World {
 
     /// The last verdict on the call that sends, in the newest run that has one.
     fn verdict(&self) -> String {
+        self.verdict_on("post")
+    }
+
+    fn verdict_on(&self, tool: &str) -> String {
         let mut rows = self.journal.runs(false).unwrap();
         rows.sort_by_key(|row| row.position);
         let verdicts = rows.iter().flat_map(|row| verdicts(&self.journal, row.run));
-        let sending = verdicts.filter(|verdict| verdict.tool == "post");
+        let sending = verdicts.filter(|verdict| verdict.tool == tool);
         sending.map(|verdict| format!("{} {}", verdict.answer.as_str(), verdict.code)).last().unwrap()
     }
 }
@@ -325,5 +344,97 @@ async fn a_run_is_exposed_to_what_a_run_beside_it_reads_later() {
         let run = world.run(json!([{"id": "n", "tool": "pair", "params": {"reads": reads}}])).await;
         world.settled(run).await;
         assert_eq!(world.verdict(), expected, "{reads:?}");
+        // A test that is about to run waits for nobody.
+        let expected = if expected.starts_with("hold") { DENIED } else { expected };
+        let world = World::new(rules.clone()).await;
+        let params = json!({"reads": reads, "by_test": true});
+        let run = world.run(json!([{"id": "n", "tool": "pair", "params": params}])).await;
+        world.settled(run).await;
+        assert_eq!(world.verdict_on(TEST_TOOL), expected, "{reads:?}, by a test");
+    }
+}
+
+fn private() -> Value {
+    json!({"labels": {"vault": ["private"]}, "egress_forbidden_labels": []})
+}
+
+fn after(deps: &[&str], node: Value) -> Vec<Value> {
+    let reads = deps.iter().map(|tool| json!({"id": tool, "tool": tool}));
+    let mut node = node;
+    node["deps"] = json!(deps);
+    reads.chain([node]).collect()
+}
+
+#[tokio::test]
+async fn the_rule_of_two_asks_before_the_attempt_of_a_node_whose_test_sends() {
+    for (reads, tool, expected) in [
+        (&["page", "vault"][..], "text.render", "hold RULE_OF_TWO"),
+        (&["page"], "text.render", "allow OK"),
+        (&["vault"], "text.render", "allow OK"),
+        // The test runs after the call of its own node.
+        (&["page"], "vault", "hold RULE_OF_TWO"),
+    ] {
+        let world = World::new(private()).await;
+        let mut node = tested();
+        if tool != "text.render" {
+            (node["tool"], node["params"]) = (json!(tool), json!({}));
+        }
+        let run = world.run(json!(after(reads, node))).await;
+        world.settled(run).await;
+        assert_eq!(world.verdict_on(TEST_TOOL), expected, "{reads:?} {tool}");
+        let Some(asked) = world.system.approvals(run).await.unwrap().pop() else { continue };
+        assert_eq!((asked.id.node.as_str(), asked.shown.tests.len()), ("tested", 1));
+        world.system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+        assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+        assert_eq!(world.verdict_on(TEST_TOOL), "allow OK", "a person has allowed it");
+    }
+}
+
+#[tokio::test]
+async fn a_node_without_a_tool_is_held_for_its_tests() {
+    let world = World::new(private()).await;
+    let contract = tested()["contract"].take();
+    let report =
+        json!({"id": "report", "kind": "aggregator", "params": {"template": "x"}, "contract": contract});
+    let run = world.run(json!(after(&["page", "vault"], report))).await;
+    world.settled(run).await;
+    assert_eq!(world.verdict_on(TEST_TOOL), "hold RULE_OF_TWO");
+}
+
+#[tokio::test]
+async fn a_test_sends_nothing_that_the_run_has_read_since_its_attempt_began() {
+    for (reads, expected) in [(&["page", "vault"][..], DENIED), (&["page"], "allow OK")] {
+        let world = World::new(private()).await;
+        let mut nodes = vec![
+            json!({"id": "hold", "tool": "hold", "contract": tested()["contract"]}),
+            json!({"id": "begin", "tool": "page"}),
+        ];
+        nodes.extend(reads.iter().map(|tool| json!({"id": tool, "tool": tool, "deps": ["begin"]})));
+        let run = world.run(json!(nodes)).await;
+        world.hold.started().await;
+        until(async || {
+            let view = world.system.view(run, None).await.unwrap();
+            reads.iter().all(|id| view.run.instance(&(*id).into()).unwrap().state() == NodeState::Executed)
+        })
+        .await;
+        world.hold.go(1);
+        world.settled(run).await;
+        assert_eq!(world.verdict_on(TEST_TOOL), expected, "{reads:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_test_in_a_child_run_may_not_send_what_its_caller_was_given() {
+    for (path, expected) in [("tested", DENIED), ("", "allow OK")] {
+        let world = World::new(secret_stays()).await;
+        let made = json!([
+            {"id": "read", "tool": "vault"},
+            {"id": "make", "tool": "json.query", "params": {"query": "$"}, "param_refs": {"value": {"from": "read", "path": path}}},
+            {"id": "agent", "kind": "sub_agent", "param_refs": {"plan": {"from": "make", "path": "result.0"}}},
+        ]);
+        let nodes = if path.is_empty() { json!([child(json!([tested()]))]) } else { made };
+        let run = world.run(nodes).await;
+        world.system.outcome(run).await.unwrap();
+        assert_eq!(world.verdict_on(TEST_TOOL), expected);
     }
 }

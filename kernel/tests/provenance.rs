@@ -8,15 +8,18 @@ use ostler_kernel::event::{AttemptResult, Event, Exposure, Failure, Outcome, Out
 use ostler_kernel::gate::Trust;
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json;
-use ostler_kernel::plan::{Effect, PlanDraft, PolicyDraft, Settings};
-use ostler_kernel::policy::{ResultTerms, exposure, has_read_strangers_and_private, provenance};
+use ostler_kernel::plan::{Effect, PlanDraft, PolicyDraft, SUB_AGENT_TOOL, Settings};
+use ostler_kernel::policy::{
+    ResultTerms, exposure, has_read_both_before_test, has_read_strangers_and_private, provenance,
+};
 use ostler_kernel::port::WorkspaceUse;
 use ostler_kernel::run::{
     DecisionContext, FailureCategory, NodeState, OutsideAnswer, RuleDiagnoser, Run, RunInput, StaticPlanner,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// `page` has the words of strangers, and so has what a call brings from outside, `save` and `load` use the workspace, `vault` is private, `plain` is none of it.
+/// `shell.run` runs programs: `net` has the network, `own` has not.
 struct Terms;
 
 impl ResultTerms for Terms {
@@ -24,8 +27,17 @@ impl ResultTerms for Terms {
         tool != "page" && effect != Effect::External
     }
 
+    fn effect(&self, tool: &str, literal: &Map<String, Value>) -> Effect {
+        match (tool, literal.get("argv").and_then(|argv| argv.get(0)).and_then(Value::as_str)) {
+            ("shell.run", Some("own")) => Effect::Write,
+            ("shell.run", _) => Effect::External,
+            _ => Effect::None,
+        }
+    }
+
     fn workspace_use(&self, tool: &str) -> WorkspaceUse {
         match tool {
+            "shell.run" => WorkspaceUse::BOTH,
             "save" => WorkspaceUse::WRITES,
             "load" => WorkspaceUse::READS,
             _ => WorkspaceUse::NONE,
@@ -49,9 +61,12 @@ struct Stage {
 impl Stage {
     fn new(mut nodes: Value) -> Stage {
         for node in nodes.as_array_mut().unwrap() {
-            node["contract"] = json!([{"method": "schema"}]);
+            let rules = node["contract"].take();
+            let tests = rules.as_array().into_iter().flatten().cloned();
+            node["contract"] = tests.chain([json!({"method": "schema"})]).collect();
         }
-        let tools = ["page", "save", "load", "vault", "plain"].map(str::to_owned).into();
+        let tools =
+            ["page", "save", "load", "vault", "plain", "shell.run", SUB_AGENT_TOOL].map(str::to_owned).into();
         let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
         let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), Some(&tools)));
         let run = Run::new(Arc::new(plan.unwrap_or_else(|faults| panic!("{faults:#?}"))), 0, 0);
@@ -226,4 +241,150 @@ fn what_runs_above_read_later_is_added_to_what_they_had_read() {
     assert_eq!(stage.run.exposure(), &both);
     assert_eq!(stage.run.expose(7, &exposed("a", true, true)), None);
     assert_eq!(stage.trust("act"), Trust::Untrusted, "a run above may have written the file");
+}
+
+/// A rule that runs a program.
+fn test(program: &str) -> Value {
+    json!({"method": "test", "p": 1, "spec": {"argv": [program]}})
+}
+
+/// A program as a node of its own, and as the test of a node that does nothing else.
+fn as_node_and_as_test(id: &str, program: &str) -> [Value; 2] {
+    [
+        json!({"id": id, "tool": "shell.run", "effect": "write", "impact": 1, "retries": 1, "params": {"argv": [program]}}),
+        json!({"id": id, "tool": "plain", "retries": 1, "contract": [test(program)]}),
+    ]
+}
+
+#[test]
+fn a_program_hands_on_what_it_read_outside_as_a_node_and_as_a_test_from_the_start_of_its_attempt() {
+    for (program, trust) in [("net", Trust::Untrusted), ("own", Trust::Author)] {
+        for fetch in as_node_and_as_test("fetch", program) {
+            let mut stage = Stage::new(json!([fetch,
+                {"id": "load", "tool": "load"},
+                {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "load", "path": "text"}}}]));
+            assert_eq!(stage.trust("act"), Trust::Author, "nothing has run yet");
+            stage.start("fetch");
+            assert_eq!((stage.trust("act"), stage.exposure("load").strangers), (trust, program == "net"));
+            stage.end("fetch", failed());
+            assert_eq!((stage.trust("act"), stage.exposure("load").strangers), (trust, program == "net"));
+        }
+    }
+}
+
+#[test]
+fn a_result_is_untrusted_if_a_test_of_it_may_quote_strangers() {
+    for (program, trust) in [("net", Trust::Untrusted), ("own", Trust::Author)] {
+        for fetch in as_node_and_as_test("fetch", program) {
+            let mut stage = Stage::new(json!([fetch,
+                {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "fetch", "path": "text"}}}]));
+            stage.end("fetch", given());
+            assert_eq!(stage.trust("act"), trust, "{program}");
+        }
+    }
+}
+
+#[test]
+fn a_test_without_the_network_puts_nothing_of_what_its_node_read_into_the_workspace() {
+    let mut stage = Stage::new(json!([
+        {"id": "page", "tool": "page", "contract": [test("own")]},
+        {"id": "load", "tool": "load"},
+        {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "load", "path": "text"}}},
+    ]));
+    stage.end("page", given());
+    assert_eq!(stage.trust("act"), Trust::Author, "a test has no inputs");
+}
+
+#[test]
+fn a_write_by_a_test_stays_one_after_a_fallback_has_taken_the_place_of_its_node() {
+    let mut stage = Stage::new(json!([
+        {"id": "make", "tool": "plain", "retries": 0, "contract": [test("net")],
+         "fallback": {"tool": "plain", "contract": [{"method": "schema"}]}},
+        {"id": "load", "tool": "load"},
+        {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "load", "path": "text"}}},
+    ]));
+    stage.end("make", failed());
+    assert_eq!(stage.run.node(&"make".into()).unwrap().contract.len(), 1, "the fallback has no test");
+    assert_eq!(stage.trust("act"), Trust::Untrusted);
+}
+
+#[test]
+fn what_the_node_of_a_test_reads_and_its_earlier_tests_read_counts_before_the_test() {
+    let reads = |tool: &str, tests: &[&str]| {
+        let tests: Value = tests.iter().map(|program| test(program)).collect();
+        json!([{"id": "page", "tool": "page"}, {"id": "vault", "tool": "vault"},
+            {"id": "tested", "tool": tool, "retries": 2, "contract": tests}])
+    };
+    // Tools called before, tool and tests of the node, number of the attempt, and whether both were read before its test.
+    for (before, tool, tests, attempt, both) in [
+        (&["page", "vault"][..], "plain", &["own"][..], 1, true),
+        (&["page"], "plain", &["own"], 1, false),
+        (&["vault"], "plain", &["own"], 1, false),
+        (&["page"], "vault", &["own"], 1, true),
+        (&["vault"], "page", &["own"], 1, true),
+        // What a test reads outside counts for the tests after it, and for those of later attempts.
+        (&["vault"], "plain", &["net"], 1, false),
+        (&["vault"], "plain", &["net", "own"], 1, true),
+        (&["vault"], "plain", &["net"], 2, true),
+        (&["vault"], "plain", &["own"], 2, false),
+    ] {
+        let mut stage = Stage::new(reads(tool, tests));
+        before.iter().for_each(|node| stage.end(node, given()));
+        (1..attempt).for_each(|_| stage.start("tested"));
+        let told = || {
+            let node = stage.run.node(&"tested".into()).unwrap();
+            has_read_both_before_test(&stage.run, node, attempt, &Terms)
+        };
+        assert_eq!(told(), both, "{before:?} {tool} {tests:?}, attempt {attempt}, ready");
+        stage.start("tested");
+        let node = stage.run.node(&"tested".into()).unwrap();
+        let told = has_read_both_before_test(&stage.run, node, attempt, &Terms);
+        assert_eq!(told, both, "{before:?} {tool} {tests:?}, attempt {attempt}, running");
+    }
+}
+
+#[test]
+fn a_plan_that_calls_its_program_harmless_changes_nothing() {
+    // The file says `write`, and the tool knows that the program has the network.
+    let [fetch, _] = as_node_and_as_test("fetch", "net");
+    let mut stage = Stage::new(json!([fetch,
+        {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "fetch", "path": "text"}}}]));
+    stage.end("fetch", given());
+    assert_eq!((stage.trust("act"), stage.exposure("act").strangers), (Trust::Untrusted, true));
+}
+
+#[test]
+fn a_child_run_has_the_labels_of_all_that_its_plan_may_call() {
+    struct Labelled;
+    impl ResultTerms for Labelled {
+        fn trusts(&self, _: &str, _: Effect) -> bool {
+            true
+        }
+        fn effect(&self, _: &str, _: &Map<String, Value>) -> Effect {
+            Effect::None
+        }
+        fn workspace_use(&self, _: &str) -> WorkspaceUse {
+            WorkspaceUse::NONE
+        }
+        fn labels(&self, tool: &str) -> Vec<&str> {
+            if tool == "shell.run" { vec!["private"] } else { Vec::new() }
+        }
+        fn all_labels(&self) -> Vec<&str> {
+            vec!["private", "other"]
+        }
+    }
+    for (node, is_private) in [
+        (json!({"id": "n", "tool": "plain"}), false),
+        (json!({"id": "n", "tool": "plain", "contract": [test("own")]}), true),
+        (json!({"id": "n", "tool": "plain", "fallback": {"contract": [test("own")]}}), true),
+        (json!({"id": "n", "tool": "plain", "undo": {"tool": "shell.run"}}), true),
+        (json!({"id": "n", "tool": "plain", "undo": {"tool": "plain", "contract": [test("own")]}}), true),
+    ] {
+        let plan = json!({"id": "c", "nodes": [node]});
+        let mut stage = Stage::new(json!([{"id": "agent", "tool": SUB_AGENT_TOOL, "params": {"plan": plan}},
+            {"id": "act", "tool": "plain", "param_refs": {"x": {"from": "agent", "path": "text"}}}]));
+        stage.end("agent", given());
+        let of_act = provenance(&stage.run, stage.run.node(&"act".into()).unwrap(), &Labelled);
+        assert_eq!(of_act.labels, BTreeSet::from_iter(is_private.then(|| "private".to_owned())), "{node}");
+    }
 }

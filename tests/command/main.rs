@@ -50,6 +50,7 @@ mod suggestions;
 mod telehealth;
 mod templates;
 mod terminal;
+mod test_programs;
 mod top;
 mod tree_limits;
 mod trusted_config;

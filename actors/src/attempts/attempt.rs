@@ -9,7 +9,7 @@ use ostler_kernel::contract::{BrokenRule, Judgement, Test};
 use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::gate::{OnLostResult, Permit};
 use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::plan::{Node, Rule, SUB_AGENT_TOOL, TEST_TOOL};
+use ostler_kernel::plan::{Node, Rule, SUB_AGENT_TOOL};
 use ostler_kernel::port::{CallContext, CallOrigin, JSON, Tool};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{callback, json, lineage, template};
@@ -223,7 +223,7 @@ fn judge_here(executor: &Executor, rules: &[Rule], value: &Value) -> Result<Judg
 
 async fn run_test(caller: &Caller, test: &Test, log: &AttemptJournal) -> Result<(), Failure> {
     let key = lineage::hash("aos/test/1", &[test.argv.join("\0").as_bytes()]);
-    let gated = Recorder::of(log).permit(TEST_TOOL, test.params().into(), key).await;
+    let gated = Recorder::of(log).permit_test(test.params().into(), key).await;
     let (tool, permit) = gated.map_err(|denial| refused(&denial))?;
     let context = CallContext::without_log(Arc::clone(&caller.workspace), TEST_MS_MAX);
     // Dropping the call ends its program with all children.

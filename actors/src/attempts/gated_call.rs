@@ -1,12 +1,14 @@
 //! Calls within an attempt besides the node's own call: tests, judges, calls of programs. The verdict on each call is recorded in
 //! the run before the call starts, as for the calls of nodes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ostler_kernel::event::{Failure, GateVerdict};
-use ostler_kernel::gate::{Denial, DenialCode, Permit};
+use ostler_kernel::gate::{Denial, DenialCode, Permit, Provenance};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::json::Object;
+use ostler_kernel::plan::TEST_TOOL;
 use ostler_kernel::port::Tool;
 use ostler_kernel::run::FailureCategory;
 use ractor::ActorRef;
@@ -53,7 +55,37 @@ impl<'a> Recorder<'a> {
         params: Object,
         key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
-        let gated = self.gatekeeper.gate(self.caller, self.run, tool, params, key).await;
+        self.permit_with(tool, params, Ok(Cow::Borrowed(Provenance::PLAN)), key).await
+    }
+
+    /// The same for a test: its program may send out what the run has read by now.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Recorder::permit`].
+    pub(crate) async fn permit_test(
+        &self,
+        params: Object,
+        key: Digest,
+    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
+        let provenance = match self.gatekeeper.asks_before_tests() {
+            true => self.before_test().await.map(Cow::Owned),
+            false => Ok(Cow::Borrowed(Provenance::PLAN)),
+        };
+        self.permit_with(TEST_TOOL, params, provenance, key).await
+    }
+
+    async fn permit_with(
+        &self,
+        tool: &str,
+        params: Object,
+        provenance: Result<Cow<'_, Provenance>, Denial>,
+        key: Digest,
+    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
+        let gated = match provenance {
+            Ok(of) => self.gatekeeper.gate(self.caller, self.run, (tool, params), &of, key).await,
+            Err(denial) => Err(denial),
+        };
         let verdict = self.gatekeeper.verdict(self.caller, (self.node, self.attempt), tool, &gated);
         let recorded = self.record(verdict).await;
         let (tool, permit) = gated?;
@@ -75,6 +107,16 @@ impl<'a> Recorder<'a> {
         let verdict = self.gatekeeper.denied(self.caller, (self.node, self.attempt), permit.tool(), &denial);
         self.record(verdict).await;
         failure
+    }
+
+    async fn before_test(&self) -> Result<Provenance, Denial> {
+        let unknown = || Denial::new(DenialCode::AuditUnavailable, "what the run has read is not known");
+        let agent = self.agent.as_ref().ok_or_else(unknown)?;
+        let (reply, told) = oneshot::channel();
+        let of = (self.node.clone(), self.attempt);
+        let asked = agent.cast(AgentMessage::BeforeTest { run: self.run, of, reply: reply.into() });
+        asked.map_err(|_| unknown())?;
+        told.await.map_err(|_| unknown())?
     }
 
     /// True once the verdict is durable.

@@ -2,6 +2,7 @@
 
 use ostler_kernel::evaluation::Judgement;
 use ostler_kernel::event::GateVerdict;
+use ostler_kernel::gate::{Denial, Provenance};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Delta;
 use ostler_kernel::port::{ModelCall, RunRow, ToolResult};
@@ -43,6 +44,8 @@ pub(crate) enum AgentMessage {
     Advised(Box<Advice>),
     /// Record a verdict on a call within an attempt, and reply once the record is durable.
     Verdict { run: RunId, verdict: Box<GateVerdict>, reply: AskReply },
+    /// A test of an attempt is about to run: reply with the provenance of its parameters, or with the denial.
+    BeforeTest { run: RunId, of: (NodeId, u32), reply: TestReply },
     /// The clearance authority answered about the call of an attempt.
     Awaited(Box<WaitEnd>),
     /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.
@@ -58,6 +61,8 @@ pub(crate) struct Advice {
     pub(crate) answer: Option<ToolResult>,
     pub(crate) calls: ModelCalls,
 }
+
+pub(crate) type TestReply = RpcReplyPort<Result<Provenance, Denial>>;
 
 pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;
 

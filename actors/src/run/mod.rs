@@ -161,6 +161,9 @@ impl AgentState {
             AgentMessage::Advised(advice) => drive.advised(*advice),
             AgentMessage::Awaited(end) => drive.awaited(*end).await,
             AgentMessage::Verdict { run, verdict, reply } => drive.record_call(run, *verdict, reply),
+            AgentMessage::BeforeTest { run, of: (node, attempt), reply } => {
+                let _ = reply.send(drive.before_test(run, &node, attempt));
+            }
             AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
         }
         self.advance().await
@@ -274,6 +277,8 @@ impl AgentState {
             AgentMessage::Ended(keys) => {
                 keys.into_iter().for_each(|key| services.attempts.undelivered_result(key));
             }
+            // The one who asks sees that nobody answers.
+            AgentMessage::BeforeTest { reply, .. } => drop(reply),
             AgentMessage::Awaited(end) => services.scheduler.give_back(end.begun.slot),
             AgentMessage::Drive(..)
             | AgentMessage::NoRoom(_)

@@ -1,7 +1,7 @@
 //! Records the gate's verdicts on the calls of a run.
 
 use ostler_kernel::event::GateVerdict;
-use ostler_kernel::gate::{Denial, Permit};
+use ostler_kernel::gate::{Denial, DenialCode, Permit, Provenance};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Node;
 
@@ -26,8 +26,7 @@ impl RunDriver {
         let Some(node) = self.run.node(id).filter(|_| !self.run.is_held_by_gate(id)) else { return };
         let Some(hold) = self.services.gatekeeper.hold(&self.caller, &self.run, node) else { return };
         let next = self.run.instance(id).map_or(0, |instance| instance.attempts) + 1;
-        let tool = node.tool.as_deref().unwrap_or_default();
-        let held = self.services.gatekeeper.held(&self.caller, (id, next), tool, hold);
+        let held = self.services.gatekeeper.held(&self.caller, (id, next), hold);
         self.record(held);
     }
 
@@ -42,6 +41,26 @@ impl RunDriver {
         let tool = node.tool.as_deref().unwrap_or_default();
         let denied = self.services.gatekeeper.denied(&self.caller, (id, attempt), tool, denial);
         self.record(denied);
+    }
+
+    /// What the run has read by now, as far as it decides about a test of an attempt.
+    ///
+    /// # Errors
+    ///
+    /// The test may not run, or the attempt is not of this run.
+    pub(super) fn before_test(
+        &mut self,
+        run: RunId,
+        node: &NodeId,
+        attempt: u32,
+    ) -> Result<Provenance, Denial> {
+        let gone = || Denial::new(DenialCode::AuditUnavailable, "the run of the test is over");
+        if run != self.opened.run {
+            return Err(gone());
+        }
+        self.record_exposure(node);
+        let node = self.run.node(node).ok_or_else(gone)?;
+        self.services.gatekeeper.before_test(&self.run, node, attempt)
     }
 
     /// Records a verdict on a call within an attempt; the reply follows once the record is durable.

@@ -5,16 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use ostler_kernel::contract::{Contract, ContractError};
-use ostler_kernel::gate::{
-    self, Denial, DenialCode, GatePolicy, Permit, Preview, Provenance, Spent, Standing,
-};
+use ostler_kernel::gate::{Denial, DenialCode, GatePolicy, Permit, Preview, Provenance, Spent, Standing};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Object;
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{Effect, Node, Rule, model_tool};
-use ostler_kernel::policy::{
-    EarlierRun, RULE_OF_TWO, ResultTerms, earlier_run, has_read_strangers_and_private, provenance,
-};
+use ostler_kernel::policy::{EarlierRun, ResultTerms, earlier_run, provenance};
 use ostler_kernel::port::{Tool, WorkspaceUse};
 use ostler_kernel::run::Run;
 use serde_json::{Map, Value};
@@ -56,12 +52,6 @@ impl InForce {
         let digest = lineage::hash("ostler.terms.1", &[&policy.digest().0, &toolbox.confinement().0]);
         InForce { digest, policy: Arc::new(policy) }
     }
-}
-
-/// The reason why a person must allow a call.
-pub(crate) struct NodeHold {
-    pub(crate) code: String,
-    pub(crate) params: Vec<String>,
 }
 
 impl Gatekeeper {
@@ -122,13 +112,14 @@ impl Gatekeeper {
         self.clearance.ask(question).await
     }
 
-    /// The tool and a permit for a call within an attempt of a run, or the denial. Waits for the clearance authority.
+    /// The tool and a permit for a call within an attempt of a run, or the denial. Waits for the clearance authority. `provenance`: of
+    /// the parameters.
     pub(crate) async fn gate(
         &self,
         caller: &Caller,
         run: RunId,
-        name: &str,
-        params: Object,
+        (name, params): (&str, Object),
+        provenance: &Provenance,
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
         let mut answer = None;
@@ -136,7 +127,7 @@ impl Gatekeeper {
             let policy = self.policy();
             let judge = |spent: &Spent| {
                 let plain = AskedCall::plain(name, params.clone(), 0);
-                let asked = AskedCall { answer: answer.as_ref(), spent, ..plain };
+                let asked = AskedCall { answer: answer.as_ref(), spent, provenance, ..plain };
                 self.gate_call(&policy, caller, asked, idempotency_key)
             };
             match self.within_totals(&policy, name, (run, None), Some(self.totals.next_number()), judge) {
@@ -236,7 +227,7 @@ impl Gatekeeper {
     }
 
     /// Provenance of the parameters of a node; [`Provenance::PLAN`] if no rule depends on the provenance.
-    fn provenance(&self, policy: &GatePolicy, run: &Run, node: &Node) -> Cow<'static, Provenance> {
+    pub(super) fn provenance(&self, policy: &GatePolicy, run: &Run, node: &Node) -> Cow<'static, Provenance> {
         if !self.asks_for_provenance(policy, node) {
             return Cow::Borrowed(Provenance::PLAN);
         }
@@ -248,36 +239,12 @@ impl Gatekeeper {
         self.toolbox.gated(name).is_some_and(|tool| {
             let reaches_out = tool.tool().sends_out() && policy.has_labels();
             !tool.sensitive().is_empty() || policy.has_sensitive(name) || reaches_out
-        })
+        }) || self.tests_send_out(policy, node)
     }
 
     /// What a goal is told of a run that has ended, under the present policy.
     pub(crate) fn earlier_run(&self, id: RunId, run: &Run) -> EarlierRun {
         earlier_run(id, run, &Terms { toolbox: &self.toolbox, policy: &self.policy() })
-    }
-
-    /// The reason why a person must allow the call of a node; `None`: no person is needed. Two reasons exist: a sensitive parameter
-    /// is tainted and no clearance route covers the tool, or the call sends data out after the run has read both texts of strangers
-    /// and private data. No person is needed for a call that is denied whatever a person says.
-    pub(crate) fn hold(&self, caller: &Caller, run: &Run, node: &Node) -> Option<NodeHold> {
-        let policy = self.policy();
-        let tool = self.toolbox.gated(node.tool.as_deref()?)?;
-        let provenance = self.provenance(&policy, run, node);
-        let names = node.params.keys().chain(node.param_refs.keys()).map(String::as_str);
-        let tainted = gate::taint_of(tool, names, &|_| false, &provenance, &policy);
-        let terms = Terms { toolbox: &self.toolbox, policy: &policy };
-        let hold = match tainted.filter(|_| !policy.has_route(tool.name())) {
-            Some(hold) => NodeHold { code: hold.code.as_str().to_owned(), params: hold.params },
-            None if tool.tool().sends_out()
-                && policy.has_labels()
-                && has_read_strangers_and_private(run, &terms) =>
-            {
-                NodeHold { code: RULE_OF_TWO.to_owned(), params: Vec::new() }
-            }
-            None => return None,
-        };
-        let asked = AskedCall::plain(tool.name(), Map::clone(&node.params).into(), node.impact);
-        self.toolbox.preflight(&policy, caller, asked).is_none().then_some(hold)
     }
 
     /// True if a model of this name is configured.
@@ -328,6 +295,10 @@ pub(super) struct Terms<'a> {
 impl ResultTerms for Terms<'_> {
     fn trusts(&self, tool: &str, effect: Effect) -> bool {
         self.policy.trusts(tool, self.toolbox.is_trusted(tool, effect))
+    }
+
+    fn effect(&self, tool: &str, literal: &Map<String, Value>) -> Effect {
+        self.toolbox.class(tool, literal).effect
     }
 
     fn workspace_use(&self, tool: &str) -> WorkspaceUse {

@@ -15,6 +15,7 @@ pub(crate) mod exposures;
 pub(crate) mod gatekeeper;
 pub(crate) mod goal_tools;
 pub(crate) mod grants;
+pub(crate) mod holds;
 pub(crate) mod kernel_context;
 pub(crate) mod ledger;
 pub(crate) mod live_text;

@@ -8,7 +8,8 @@ use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::port::Tool;
 
 use crate::state::caller::Caller;
-use crate::state::gatekeeper::{Gatekeeper, NodeHold};
+use crate::state::gatekeeper::Gatekeeper;
+use crate::state::holds::NodeHold;
 
 /// Node and attempt of a call.
 type Place<'a> = (&'a NodeId, u32);
@@ -50,8 +51,8 @@ impl Gatekeeper {
         GateVerdict { measured, ..verdict }
     }
 
-    pub(crate) fn held(&self, caller: &Caller, place: Place<'_>, tool: &str, hold: NodeHold) -> GateVerdict {
-        let verdict = self.plain(caller, place, tool, (GateAnswer::Hold, &hold.code));
+    pub(crate) fn held(&self, caller: &Caller, place: Place<'_>, hold: NodeHold) -> GateVerdict {
+        let verdict = self.plain(caller, place, &hold.tool, (GateAnswer::Hold, &hold.code));
         GateVerdict { tainted: hold.params, ..verdict }
     }
 

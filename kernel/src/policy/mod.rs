@@ -47,6 +47,7 @@ mod judge;
 mod labels;
 mod learn;
 mod micro;
+mod node_calls;
 mod nreflect;
 mod opening;
 mod orchestrator;
@@ -96,7 +97,8 @@ pub use micro::{
 pub use opening::{GOAL_BYTES_MAX, goal_plan};
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
 pub use provenance::{
-    RULE_OF_TWO, ResultTerms, exposure, exposure_of_run, has_read_strangers_and_private, provenance,
+    RULE_OF_TWO, ResultTerms, exposure, exposure_of_run, has_read_both_before_test,
+    has_read_strangers_and_private, labels_of_tests, provenance,
 };
 pub use rank::{fit, shared_words, words};
 pub use role::{ANSWER, Role};

@@ -1,16 +1,16 @@
 //! Provenance of values in a run, as input of the gate.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use super::node_calls::{labels_of, labels_of_call, labels_of_test_calls, own_call, test_call, tests_of};
 use super::{GoalTools, ToolTerms, View};
 use crate::event::Exposure;
 use crate::gate::{self, Literals, NO_LABELS, Provenance, Results, Source, is_untrusted, trace};
 use crate::id::NodeId;
-use crate::plan::{Effect, Kind, Node, ParamRef, SUB_AGENT_TOOL, model_of_tool, model_tool};
+use crate::plan::{Effect, Kind, Node, ParamRef, TEST_TOOL, model_of_tool};
 use crate::port::WorkspaceUse;
 use crate::run::{NodeInstance, NodeStatus, Run};
 
@@ -18,6 +18,9 @@ use crate::run::{NodeInstance, NodeStatus, Run};
 pub trait ResultTerms {
     /// True if the results of a tool's calls with this effect are free of texts of strangers; false for an unknown tool.
     fn trusts(&self, tool: &str, effect: Effect) -> bool;
+
+    /// Effect of a call with these literal parameters; the worst of the values that are not known yet, and of an unknown tool.
+    fn effect(&self, tool: &str, literal: &Map<String, Value>) -> Effect;
 
     /// What calls of a tool do with the files of the workspace.
     fn workspace_use(&self, tool: &str) -> WorkspaceUse;
@@ -39,6 +42,10 @@ impl ResultTerms for OfferedTools<'_> {
             _ => terms.trusted,
         };
         self.0.terms(tool).is_some_and(is_trusted)
+    }
+
+    fn effect(&self, tool: &str, literal: &Map<String, Value>) -> Effect {
+        self.0.reach(tool, literal, &BTreeMap::new()).effect
     }
 
     fn workspace_use(&self, tool: &str) -> WorkspaceUse {
@@ -76,22 +83,36 @@ const PRIVATE: &str = "private";
 /// The rule of two: a run that has read texts of strangers and private data sends nothing out unless a person allows the call. What the
 /// caller of the run had read counts too.
 pub fn has_read_strangers_and_private(run: &Run, terms: &dyn ResultTerms) -> bool {
-    let (strangers, private) = reads(run, terms, None);
+    let (strangers, private) = reads(run, terms, Before::Anything);
     strangers && private
+}
+
+/// The same before a test of a node, in the attempt of this number: the test runs once the node's own call has read what it reads.
+pub fn has_read_both_before_test(run: &Run, node: &Node, attempt: u32, terms: &dyn ResultTerms) -> bool {
+    let (strangers, private) = reads(run, terms, Before::Test(node, attempt));
+    strangers && private
+}
+
+/// Labels of what the author of a node's tests has seen: a test repeats no results, and may repeat what its author knew.
+pub fn labels_of_tests(run: &Run, node: &Node, terms: &dyn ResultTerms) -> BTreeSet<String> {
+    let results = RunResults::new(run, terms);
+    let mut labels = gate::labels(&results, results.seen(&node.id));
+    labels.extend(results.author_labels().map(str::to_owned));
+    labels
 }
 
 /// The exposure of a child run that the call of `node` opens. What the run reads later exposes the child too: ask again, and let the
 /// child apply an [`Event::Exposed`](crate::event::Event::Exposed) record where the answer is wider.
 pub fn exposure(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Exposure {
     // The present call has read only what the child is about to read.
-    let (strangers, private) = reads(run, terms, Some(&node.id));
+    let (strangers, private) = reads(run, terms, Before::Call(node));
     Exposure { labels: provenance(run, node, terms).labels, strangers, private }
 }
 
 /// Exposure of a run beside this one: data that this run, and its caller, have read by now, whatever became of it. The program that opened
 /// both may hand them on, and so may the workspace.
 pub fn exposure_of_run(run: &Run, terms: &dyn ResultTerms) -> Exposure {
-    let (strangers, private) = reads(run, terms, None);
+    let (strangers, private) = reads(run, terms, Before::Anything);
     let results = RunResults::new(run, terms);
     let mut labels: BTreeSet<String> = results.author_labels().map(str::to_owned).collect();
     for node in run.replaced().iter().chain(called(run)) {
@@ -102,9 +123,19 @@ pub fn exposure_of_run(run: &Run, terms: &dyn ResultTerms) -> Exposure {
     Exposure { labels, strangers, private }
 }
 
-/// True if the run, its caller, or a run that it is asked on has read texts of strangers; and private data. The present call of
-/// `except` does not count.
-fn reads(run: &Run, terms: &dyn ResultTerms, except: Option<&NodeId>) -> (bool, bool) {
+/// The moment before which something was read.
+#[derive(Clone, Copy)]
+enum Before<'a> {
+    /// Anything that comes next: all attempts count.
+    Anything,
+    /// The own call of a node, in its present attempt.
+    Call(&'a Node),
+    /// A test of a node, in the attempt of this number.
+    Test(&'a Node, u32),
+}
+
+/// True if the run, its caller, or a run that it is asked on has read texts of strangers; and private data.
+fn reads(run: &Run, terms: &dyn ResultTerms, before: Before<'_>) -> (bool, bool) {
     let caller = run.exposure();
     let (mut strangers, mut private) = (caller.strangers, caller.private);
     // The answers of the runs that the goal is asked on stand in its prompts.
@@ -112,14 +143,32 @@ fn reads(run: &Run, terms: &dyn ResultTerms, except: Option<&NodeId>) -> (bool, 
         strangers |= earlier.is_tainted;
         private |= earlier.labels.contains(PRIVATE);
     }
-    let present = called(run).filter(|node| Some(&node.id) != except);
-    for node in run.replaced().iter().chain(present) {
-        strangers |= node.tool.as_deref().is_some_and(|tool| !terms.trusts(tool, node.effect));
+    let mut read = |node: &Node, call: bool, tests: bool| {
+        let own = own_call(node, terms).filter(|_| call);
+        for (tool, effect) in own.into_iter().chain(test_call(node, terms).filter(|_| tests)) {
+            strangers |= !terms.trusts(tool, effect);
+        }
+        private |= call && labels_of_call(node, terms).contains(&PRIVATE);
+        private |= tests && labels_of_test_calls(node, terms).contains(&PRIVATE);
         strangers |= is_answered_by_stranger(run, node);
-        private |= labels_of(node, terms).contains(&PRIVATE);
         let handed_on = run.goal().and_then(|goal| goal.earlier(&node.id));
         strangers |= handed_on.is_some_and(|result| result.is_tainted);
         private |= handed_on.is_some_and(|result| result.labels.contains(PRIVATE));
+    };
+    run.replaced().iter().for_each(|node| read(node, true, true));
+    let present = match before {
+        Before::Anything => None,
+        Before::Call(node) | Before::Test(node, _) => Some(&node.id),
+    };
+    called(run).filter(|node| Some(&node.id) != present).for_each(|node| read(node, true, true));
+    match before {
+        Before::Anything => {}
+        // The present call has read nothing yet; the tests of earlier attempts have.
+        Before::Call(node) => {
+            let attempts = run.instance(&node.id).map_or(0, |instance| instance.attempts);
+            read(node, false, attempts > 1);
+        }
+        Before::Test(node, attempt) => read(node, true, attempt > 1 || tests_of(node) > 1),
     }
     (strangers, private)
 }
@@ -139,42 +188,6 @@ fn is_answered_by_stranger(run: &Run, node: &Node) -> bool {
             let by = instance.wait.as_deref().map_or("", |wait| &wait.accepted_by);
             instance.status == NodeStatus::Executed && by.is_empty()
         })
-}
-
-/// Labels of the result of a call, without those of its inputs. The result of a child run has the labels of all tools that the child
-/// could use.
-fn labels_of<'t>(node: &Node, terms: &'t dyn ResultTerms) -> Vec<&'t str> {
-    match node.tool.as_deref() {
-        Some(SUB_AGENT_TOOL) => labels_of_child(&node.params, terms),
-        Some(tool) => terms.labels(tool),
-        None => Vec::new(),
-    }
-}
-
-fn labels_of_child<'t>(params: &Map<String, Value>, terms: &'t dyn ResultTerms) -> Vec<&'t str> {
-    let nodes = params.get("plan").and_then(|plan| plan.get("nodes")).and_then(Value::as_array);
-    let of_plan: Option<Vec<Cow<'_, str>>> = nodes.and_then(|nodes| {
-        let tools = nodes.iter().flat_map(|node| {
-            let mended = node.get("fallback").into_iter().flat_map(tools_of_fallback);
-            std::iter::once(node.get("tool").and_then(Value::as_str).map(Cow::from)).chain(mended)
-        });
-        tools.collect()
-    });
-    let named = params.get("tools").and_then(Value::as_array);
-    let tools = of_plan.or_else(|| named?.iter().map(|tool| tool.as_str().map(Cow::from)).collect());
-    match tools {
-        Some(tools) if !tools.iter().any(|tool| tool == SUB_AGENT_TOOL) => {
-            tools.iter().flat_map(|tool| terms.labels(tool)).collect()
-        }
-        _ => terms.all_labels(),
-    }
-}
-
-/// What a node may call in the place of its tool; `None` for what is no name.
-fn tools_of_fallback(fallback: &Value) -> Vec<Option<Cow<'_, str>>> {
-    let tool = fallback.get("tool").map(|tool| tool.as_str().map(Cow::from));
-    let model = fallback.get("model").map(|model| model.as_str().map(|model| Cow::from(model_tool(model))));
-    tool.into_iter().chain(model).collect()
 }
 
 /// Labels of the result of a node and of everything behind it.
@@ -210,8 +223,11 @@ impl<'a> RunResults<'a> {
             let writes =
                 |node: &&Node| node.tool.as_deref().is_some_and(|tool| self.terms.workspace_use(tool).writes);
             let present = called(self.run).filter(writes).map(|node| node.id.as_str());
+            let mut all = self.run.replaced().iter().chain(called(self.run));
             is_untrusted(&elsewhere, "", present)
                 || self.run.replaced().iter().filter(writes).any(|node| elsewhere.was_call_untrusted(node))
+                || self.terms.workspace_use(TEST_TOOL).writes
+                    && all.any(|node| elsewhere.are_tests_untrusted(node))
         })
     }
 
@@ -233,7 +249,8 @@ impl<'a> RunResults<'a> {
             tool: node.tool.as_deref().unwrap_or_default(),
             untrusted_author: handed_on.is_some_and(|result| result.is_tainted)
                 || is_answered_by_stranger(self.run, node)
-                || self.reads_strangers_outside(node)
+                || own_call(node, self.terms).is_some_and(|call| self.reads_strangers_outside(call))
+                || self.are_tests_untrusted(node)
                 || self.is_steered(&node.id),
             literals: Literals { params: &node.params, labels: &NO_LABELS },
             reads: refs.chain(deps).collect(),
@@ -245,10 +262,19 @@ impl<'a> RunResults<'a> {
         }
     }
 
-    /// True if a call of the node has the network, and its tool then returns texts of strangers.
-    fn reads_strangers_outside(&self, node: &Node) -> bool {
-        let tool = node.tool.as_deref().filter(|_| node.effect == Effect::External);
-        tool.is_some_and(|tool| model_of_tool(tool).is_none() && !self.terms.trusts(tool, Effect::External))
+    /// True if a call has the network, and its tool then returns texts of strangers.
+    fn reads_strangers_outside(&self, (tool, effect): (&str, Effect)) -> bool {
+        effect == Effect::External
+            && model_of_tool(tool).is_none()
+            && !self.terms.trusts(tool, Effect::External)
+    }
+
+    /// True if the programs of a node's tests, or the message of one that fails, hand on texts of strangers. The tests have no results as
+    /// inputs.
+    fn are_tests_untrusted(&self, node: &Node) -> bool {
+        test_call(node, self.terms).is_some_and(|call| {
+            !self.is_trusted(call.0) || self.reads_strangers_outside(call) || self.is_steered(&node.id)
+        })
     }
 
     /// Nodes whose results models had seen when they wrote a node or its own answer.
