@@ -8,11 +8,13 @@ use serde_json::{Map, Value};
 use super::contract_rules::{PatternBudget, normalise_rules};
 use super::delta::Revision;
 use super::diagnostic::{Diagnostic, DiagnosticCode};
+use super::normalise::tests_class;
 use super::pointer::Pointer;
 use super::{
     Approval, Dep, Freshness, HumanDuration, Idempotency, Join, Kind, Made, Method, Node, On, ParamRef, Plan,
     Rule, RuleDraft, Settings,
 };
+use crate::gate::CallClass;
 use crate::id::{NodeId, Ticks};
 use crate::json::Object;
 
@@ -39,6 +41,9 @@ pub struct Undo {
     pub retries: Option<i64>,
     /// Rules for the result.
     pub contract: Vec<Rule>,
+    /// Combined class of the contract's tests; `None` without tests and in a simulation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<CallClass>,
     /// Moment to ask a person: never, or before.
     #[serde(default)]
     pub approval: Approval,
@@ -123,7 +128,9 @@ pub(super) fn read(
             normalise_rules(node, rules, settings.real_run.then_some(room), &contract, faults)
         }
     };
+    let tests = if settings.real_run { tests_class(&contract, draft.idem, settings) } else { None };
     Some(Box::new(Undo {
+        tests,
         idem: draft.idem.or(known.map(|known| known.idem)),
         tool,
         params,
@@ -204,7 +211,7 @@ pub(super) fn undo_node(node: &Node, undo: &Undo, place: Place, below: BTreeSet<
         effect: node.effect,
         impact: node.impact,
         idem: undo.idem.unwrap_or(node.idem),
-        tests: None,
+        tests: undo.tests,
         timeout: undo.timeout.unwrap_or(node.timeout),
         heartbeat_timeout: None,
         retries: undo.retries.unwrap_or(node.retries),
@@ -218,5 +225,43 @@ pub(super) fn undo_node(node: &Node, undo: &Undo, place: Place, below: BTreeSet<
         deadline: None,
         undo: None,
         made: Some(Box::new(Made::Undo { of: node.id.clone(), round, turn, intent })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::gate::OnLostResult;
+    use crate::plan::{Effect, PlanDraft, TEST_TOOL, ToolDefaults, Tools};
+
+    /// `put` writes and may be repeated; a program may not.
+    struct Known;
+
+    impl Tools for Known {
+        fn defaults(&self, tool: &str, _: &Map<String, Value>) -> Option<ToolDefaults> {
+            let idem = if tool == TEST_TOOL { Idempotency::None } else { Idempotency::Natural };
+            Some(ToolDefaults { effect: Effect::Write, impact: 1, idem, ..ToolDefaults::default() })
+        }
+
+        fn names(&self) -> Vec<String> {
+            vec!["put".to_owned(), TEST_TOOL.to_owned()]
+        }
+    }
+
+    #[test]
+    fn an_undo_that_is_lost_during_a_test_that_acts_is_in_doubt() {
+        let test = json!([{"method": "test", "spec": {"argv": ["make", "check"]}}]);
+        let schema = json!([{"method": "schema"}]);
+        for (contract, on_lost) in [(&test, OnLostResult::InDoubt), (&schema, OnLostResult::RetryWithKey)] {
+            let undo = json!({"tool": "put", "contract": contract});
+            let draft =
+                json!({"id": "p", "nodes": [{"id": "n", "tool": "put", "contract": schema, "undo": undo}]});
+            let draft: PlanDraft = serde_json::from_value(draft).unwrap();
+            let plan = draft.validate(&Settings::real(1, &Known)).unwrap();
+            let round = undo_round(&plan, (1, None), &[0], &|_| Vec::new());
+            assert_eq!(round.nodes[0].on_lost_result(), on_lost, "{contract}");
+        }
     }
 }
