@@ -162,6 +162,11 @@ impl Workspaces {
         Ok(true)
     }
 
+    /// The digest by which the content of a configuration file is accepted: `b3:` and 64 digits.
+    pub fn digest(content: &[u8]) -> String {
+        digest(content)
+    }
+
     /// Accepts the content of a configuration file; returns its digest. The operator decides that.
     ///
     /// # Errors

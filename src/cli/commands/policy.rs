@@ -196,7 +196,7 @@ fn accept(globals: &Globals, args: &AcceptArgs, out: &mut Out) -> Result<u8, Fai
 
 /// Refuses a content that the operator has not named, if he named one, or a step may have exchanged what he read.
 fn check_content(workspaces: &Workspaces, args: &AcceptArgs, text: &str) -> Result<(), String> {
-    let present = format!("b3:{}", blake3::hash(text.as_bytes()).to_hex());
+    let present = Workspaces::digest(text.as_bytes());
     let file = args.file.display();
     let command =
         hints::command("policy accept", &[&file.to_string()], &format!("--digest {}", &present[..35]));
