@@ -44,7 +44,7 @@ pub(super) enum PathFault {
 /// The fault of the first reading that fails.
 pub(super) fn judge(path: &str, root: &str) -> Result<(), PathFault> {
     judge_reading(path, root)?;
-    if path.bytes().all(|byte| byte.is_ascii() && byte != b'%' && byte != b'\\') {
+    if path.is_ascii() && !path.contains(['%', '\\']) {
         return Ok(()); // no transformation changes the text
     }
     let mut readings = BTreeSet::from([path.to_owned()]);
