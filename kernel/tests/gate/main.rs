@@ -21,7 +21,7 @@ use std::sync::Arc;
 use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{
     Call, CallClass, CallLimits, Egress, GatePolicy, GatedTool, Permit, Preview, Provenance, REFUSAL, Scope,
-    Spent, Verdict, decide, preflight, preview,
+    Scopes, Spent, Verdict, decide, preflight, preview,
 };
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::{canonical, parse_value};
@@ -244,6 +244,20 @@ fn a_refusal_never_shows_that_a_tool_exists() {
     }
     let Verdict::Denied(granted) = decided(call(&tool, &wrong), &policy()) else { panic!() };
     assert_ne!(granted.for_model(), REFUSAL);
+}
+
+#[test]
+fn an_operator_reads_scopes_and_tools_by_their_names() {
+    let (tool, params) = (write_tool(), json!({"path": "a"}));
+    let held = ["none".to_owned(), "other".to_owned()];
+    let policy =
+        GatePolicy { scopes: held.iter().map(|name| (name.clone(), Scope::default())).collect(), ..policy() };
+    for (scope, shown) in [("none&other".into(), "none&other"), (Scopes::Held(&held), "none+other")] {
+        let verdict = decided(Call { scope, ..call(&tool, &params) }, &policy);
+        let Verdict::Denied(denial) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(denial.operator, format!("scope \"{shown}\" does not grant tool \"fs.write\""));
+    }
+    assert_eq!(format!("{tool:?}"), "GatedTool(fs.write)");
 }
 
 #[test]

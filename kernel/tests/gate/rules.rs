@@ -95,6 +95,33 @@ fn every_rule_for_a_tool_that_nobody_registered_is_found() {
 }
 
 #[test]
+fn every_parameter_that_a_rule_names_is_found() {
+    let when = json!({"all": [{"param": "g", "equals": 1}, {"all": [{"param": "h", "in": []}]}]});
+    let rules = read(&json!({
+        "paths": [{"tool": "t", "param": "a", "root": "/"}],
+        "egress": [{"tool": "t", "param": "b", "hosts": []}],
+        "param_policies": [{"tool": "t", "param": "c"}],
+        "budgets": [{"tool": "t", "max_calls": 1}, {"tool": "t", "param": "d", "max_sum": 1}],
+        "sensitive": {"t": ["e", "f"], "u": []},
+        "impact": {"t": {"rules": [{"when": when, "impact": 0}, {"when": {"param": "i", "absent": true}, "impact": 0}]}},
+    }));
+    let found: Vec<(String, &str, &str)> =
+        rules.params().into_iter().map(|(at, tool, param)| (place(&at), tool, param)).collect();
+    let expected = [
+        ("paths.0.param", "a"),
+        ("egress.0.param", "b"),
+        ("param_policies.0.param", "c"),
+        ("budgets.1.param", "d"),
+        ("sensitive.t", "e"),
+        ("sensitive.t", "f"),
+        ("impact.t", "g"),
+        ("impact.t", "h"),
+        ("impact.t", "i"),
+    ];
+    assert_eq!(found, expected.map(|(at, param)| (at.to_owned(), "t", param)));
+}
+
+#[test]
 fn a_rule_has_one_form() {
     let rule = |list: &str, more: Value| {
         let mut rule = json!({"tool": "t", "param": "p"});

@@ -25,6 +25,8 @@ fn a_value_is_judged_by_every_condition_of_its_rule() {
         (json!({"in": [1]}), json!([1]), json!([null])),
         (json!({"in": [1], "null_ok": true}), json!([1, null]), json!([[null]])),
         (json!({"null_ok": true, "max": 1}), json!([null, 1]), json!(["1", [null]])),
+        (json!({}), json!([1, "a", [null]]), json!([null])),
+        (json!({"null_ok": true}), json!([1, null]), json!([])),
         (json!({"min": 1, "max": 2}), json!([1, 1.5, 2, [1, 2]]), json!([0.9, 2.1, [1, 3], "1", null])),
         (json!({"min": 1}), json!([1, 9e9]), json!([0, -1, true])),
         (json!({"max": 2}), json!([2, -9]), json!([3, "x"])),
