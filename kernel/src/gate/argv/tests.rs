@@ -17,6 +17,7 @@ fn what_only_looks_is_listed() {
         "git log -n123456789",
         "git log --format=%H -1",
         "git log -S needle --since=yesterday",
+        "git log --grep=",
         "git status",
         "git status --porcelain=v2 -b",
         "git diff",
@@ -140,6 +141,7 @@ const UNLISTED_CALLS: &[&str] = &[
     "sort -k",
     "uniq in out",
     "uniq -- in out",
+    "uniq -- -- out",
     "date -s x",
     "date --set=x",
     "date --set x",
@@ -213,6 +215,7 @@ fn a_pattern_compares_each_element_whole() {
             pattern(&["cargo", "metadata", "*"], 0, Effect::Read),
             pattern(&["cargo", "test"], 1, Effect::Write),
             pattern(&["ls", "*"], 1, Effect::External),
+            pattern(&["ls", "-l"], 0, Effect::Read),
         ])
         .unwrap();
     for (argv, impact) in [
