@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_kernel::gate::{
-    Literals, NO_LABELS, Provenance, Results, Source, Trust, is_untrusted, labels, trace,
+    Literals, NO_LABELS, Provenance, Results, Source, Trust, is_source_untrusted, is_untrusted, labels, trace,
 };
 use serde_json::{Map, Value, json};
 
@@ -77,6 +77,7 @@ fn a_literal_is_as_trusted_as_its_least_trusted_leaf() {
         (json!({"x": 1}), &[("/x", &[])], Trust::Author),
         (json!({"x": 1}), &[("/y", &["user"])], Trust::Author),
         (json!({"xy": 1}), &[("/x", &["user"])], Trust::Author),
+        (json!({"xy": [1]}), &[("/x", &["user"])], Trust::Author),
         (json!({"x": 1}), &[("", &["tool:web"]), ("/x", &["user"])], Trust::Own),
         (json!({"x": [1, 2]}), &[("/x", &["user"]), ("/x/1", &["tool:web"])], Trust::Untrusted),
         (json!({"x": [1, 2]}), &[("/x/0", &["user"])], Trust::Author),
@@ -99,6 +100,20 @@ fn a_literal_is_as_trusted_as_its_least_trusted_leaf() {
         let of_it = found.params.get(name).copied().unwrap_or(Trust::Author);
         assert_eq!(of_it, expected, "{params} {labelled:?}");
         assert_eq!(found.params.contains_key(name), expected != Trust::Author, "{params} {labelled:?}");
+    }
+}
+
+#[test]
+fn a_name_in_a_label_may_hold_a_colon() {
+    let none = Nodes(BTreeMap::new());
+    let params = json!({"x": 1});
+    for (user, expected) in
+        [("a:b", Some(Trust::Own)), ("a", Some(Trust::Untrusted)), ("b", Some(Trust::Untrusted))]
+    {
+        let labels = by_pointer(&[("/x", &["steer:a:b"])]);
+        let literals = Literals { params: params.as_object().unwrap(), labels: &labels };
+        let found = trace(&none, user, false, literals, std::iter::empty(), []);
+        assert_eq!(found.params.get("x").copied(), expected, "{user}");
     }
 }
 
@@ -157,6 +172,9 @@ fn a_result_is_untrusted_if_anything_behind_it_is() {
         ("gone", true),
     ] {
         assert_eq!(is_untrusted(&nodes, "ann", [id]), expected, "{id}");
+        if let Some(source) = nodes.source(id) {
+            assert_eq!(is_source_untrusted(&nodes, "ann", source), expected, "the source {id}");
+        }
     }
     assert!(!is_untrusted(&nodes, "ann", []) && !is_untrusted(&nodes, "ann", ["plain", "own", "plain"]));
     assert!(is_untrusted(&nodes, "ann", ["plain", "page"]) && is_untrusted(&nodes, "ann", ["page", "plain"]));
