@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ostler_kernel::gate::{CallLimits, GatePolicy, REMEDY, Scope, Verdict, screen};
+use ostler_kernel::gate::{Call, CallLimits, GatePolicy, REMEDY, Scope, Verdict, preflight, screen};
 use serde_json::{Value, json};
 
 use super::{call, decided, policy, tool};
@@ -40,6 +40,34 @@ fn a_run_has_so_many_denials() {
         let policy = GatePolicy { deny_budget, ..policy() };
         let denial = policy.check_denials(denials).err();
         assert_eq!(denial.map(|it| it.code.as_str()), expected, "{deny_budget:?} {denials}");
+    }
+}
+
+#[test]
+fn the_parameters_of_a_plan_file_take_at_most_16_mib() {
+    let of_bytes = |bytes: usize| json!({"a": "x".repeat(bytes - r#"{"a":""}"#.len())});
+    for (bytes, expected) in [(16 << 20, None), ((16 << 20) + 1, Some("PARAM_SCHEMA"))] {
+        let screened = screen(of_bytes(bytes).as_object().unwrap(), [], &GatePolicy::default());
+        assert_eq!(screened.err().map(|it| it.code.as_str()), expected, "{bytes}");
+    }
+}
+
+/// Parameters that are still to come may make the call acceptable, but for what the known ones and the caller say already.
+#[test]
+fn a_denial_is_foreseen_that_no_missing_parameter_can_avert() {
+    let schema = json!({"required": ["n"], "properties": {"path": {"type": "string", "format": "path"}}});
+    let tool = tool("fs.write", schema, |_| 1);
+    for (params, intent, scope, expected) in [
+        (json!({}), 1, "all", None),
+        (json!({"path": "a", "unknown": 1}), 1, "all", None),
+        (json!({"path": "../a"}), 1, "all", Some("PATH_ESCAPE")),
+        (json!({"path": "../a"}), 0, "all", Some("IMPACT_OVER_INTENT")),
+        (json!({"path": "../a"}), 0, "none", Some("OUT_OF_SCOPE")),
+        (json!({"cap": 1}), 0, "none", Some("PLAN_FIELD_FORBIDDEN")),
+    ] {
+        let call = Call { intent, scope: scope.into(), ..call(&tool, &params) };
+        let foreseen = preflight(&call, &policy()).map(|denial| denial.code.as_str());
+        assert_eq!(foreseen, expected, "{params} {intent} {scope}");
     }
 }
 

@@ -237,10 +237,14 @@ fn a_refusal_never_shows_that_a_tool_exists() {
     let ungranted = decided(Call { scope: "none".into(), ..call(&tool, &wrong) }, &policy());
     let unknown = decided(Call { tool: None, name: "no.such", ..call(&tool, &wrong) }, &policy());
     let unregistered = decided(Call { tool: None, ..call(&tool, &wrong) }, &policy());
-    let other = decided(Call { name: "no.such", ..call(&tool, &wrong) }, &policy());
-    for verdict in [ungranted, unknown, unregistered, other] {
+    let granted = Scope { tools: BTreeMap::from([("no.such".to_owned(), None)]) };
+    let granted = GatePolicy { scopes: BTreeMap::from([("all".to_owned(), granted)]), ..policy() };
+    let other = decided(Call { name: "no.such", ..call(&tool, &wrong) }, &granted);
+    for (verdict, unregistered) in [(ungranted, false), (unknown, true), (unregistered, true), (other, false)]
+    {
         let Verdict::Denied(denial) = verdict else { panic!("{verdict:?}") };
         assert_eq!((denial.code.as_str(), denial.for_model()), ("OUT_OF_SCOPE", REFUSAL));
+        assert_eq!(denial.unregistered, unregistered, "{denial:?}");
     }
     let Verdict::Denied(granted) = decided(call(&tool, &wrong), &policy()) else { panic!() };
     assert_ne!(granted.for_model(), REFUSAL);

@@ -43,7 +43,7 @@ fn a_rule_outside_its_bounds_is_a_fault() {
             Some(("limits.max_bytes", "max_bytes is 0, which allows no call")),
         ),
         (path("/srv"), None),
-        (path("srv"), Some(("paths.0.root", "the root \"srv\" is not absolute"))),
+        (path("srv/a"), Some(("paths.0.root", "the root \"srv/a\" is not absolute"))),
         (host("hosts", "a.b"), None),
         (host("hosts", "a.B"), Some(("egress.1.hosts", "\"a.B\" has capitals"))),
         (host("schemes", "Https"), Some(("egress.1.schemes", "\"Https\" has capitals"))),

@@ -245,6 +245,21 @@ fn rules_replace_what_a_policy_had() {
     assert!(policy.has_labels() && !ruled(json!({"labels": {"log": []}, "trusted": ["x"]})).has_labels());
 }
 
+#[test]
+fn a_policy_without_rules_allows_nothing() {
+    let policy = GatePolicy::default();
+    assert!(policy.scopes.is_empty() && policy.egress.is_empty() && policy.routes.is_empty());
+    assert_eq!((policy.ceiling, policy.default_intent, policy.max_intent), (0, 1, 2));
+    assert_eq!(policy.forbidden_labels, BTreeSet::from(["secret".to_owned()]));
+}
+
+#[test]
+fn the_number_of_a_policy_is_no_part_of_its_digest() {
+    let digest = |epoch, ceiling| GatePolicy { epoch, ceiling, ..policy() }.digest();
+    assert_eq!(digest(1, 2), digest(7, 2));
+    assert_ne!(digest(1, 2), digest(1, 1));
+}
+
 /// Sensitive are, besides what a tool declares, the parameters by which a call reaches out or carries texts away.
 #[test]
 fn the_reach_of_a_tool_follows_from_its_schema_and_its_class() {
