@@ -227,6 +227,12 @@ mod tests {
         let long = |count: usize| json!({"rules": [{"when": {"param": "a", "in": vec![0; count]}, "impact": 0}], "else": 1});
         assert_eq!(level(&long(IMPACT_STEPS_MAX), &json!({"a": 1})), Some(1));
         assert_eq!(level(&long(IMPACT_STEPS_MAX + 1), &json!({"a": 1})), None);
+        for when in [json!({"param": "a", "equals": 0}), json!({"param": "a", "in": []})] {
+            let many =
+                |count: usize| json!({"rules": vec![json!({"when": when, "impact": 0}); count], "else": 1});
+            assert_eq!(level(&many(IMPACT_STEPS_MAX), &json!({"a": 1})), Some(1), "{when}");
+            assert_eq!(level(&many(IMPACT_STEPS_MAX + 1), &json!({"a": 1})), None, "{when}");
+        }
     }
 
     #[test]

@@ -32,9 +32,7 @@ impl GatedTool {
     pub fn judge(&self, literal: &Map<String, Value>, referred: &BTreeSet<&str>) -> Vec<BadParam> {
         let schema = &self.tool().spec().params;
         let mut params = self.with_defaults(literal);
-        if !referred.is_empty() {
-            params.retain(|name, _| literal.contains_key(name) || !referred.contains(name.as_str()));
-        }
+        params.retain(|name, _| literal.contains_key(name) || !referred.contains(name.as_str()));
         let mut bad = self.unknown_references(schema, referred);
         let whole = Value::Object(params);
         if !self.validator().is_valid(&whole) {

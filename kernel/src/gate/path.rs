@@ -119,13 +119,13 @@ fn climb_only(path: &str) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// True if the path begins with `scheme:/` or `scheme:\`.
+/// True if the path begins with `scheme:/`. Another reading has a slash for the backslash of `c:\x`.
 fn has_scheme(path: &str) -> bool {
     let Some((scheme, rest)) = path.split_once(':') else { return false };
     let letters = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme.bytes().all(letters)
-        && rest.starts_with(['/', '\\'])
+        && rest.starts_with('/')
 }
 
 fn percent_decoded(path: &str) -> Result<String, PathFault> {
@@ -184,6 +184,7 @@ mod tests {
             "100%",
             "100%.txt",
             "a%20b",
+            "a%g0",
             "a\\b",
             "c:x",
             "a:b/c",
@@ -192,6 +193,7 @@ mod tests {
             "été",
             "..a",
             "a..",
+            "a~",
             "...",
             "/srv/space/../space/b",
         ] {
@@ -209,6 +211,7 @@ mod tests {
             ("/srv", PathFault::Escapes),
             ("/srv/spaces", PathFault::Escapes),
             ("/srv/space/../x", PathFault::Escapes),
+            ("/srv/space/./..", PathFault::Escapes),
             ("/../srv/space", PathFault::Escapes),
             ("/etc/passwd", PathFault::Escapes),
             ("%2e%2e/x", PathFault::Escapes),
@@ -225,13 +228,24 @@ mod tests {
             ("~root", PathFault::NotAPath),
             ("%7e/x", PathFault::NotAPath),
             ("file:///etc/passwd", PathFault::NotAPath),
+            ("file:/a:b", PathFault::NotAPath),
             ("c:\\x", PathFault::NotAPath),
+            ("h2-a+b.c:/x", PathFault::NotAPath),
             ("a\0b", PathFault::NotText),
             ("a%00b", PathFault::NotText),
             ("a%ffb", PathFault::NotText),
             ("a\u{fffd}", PathFault::NotText),
         ] {
             assert_eq!(judge(path, "/srv/space"), Err(fault), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_look_alike_is_read_as_the_plain_character() {
+        let dots = ["\u{ff0e}", "\u{2024}", "\u{fe52}"].map(|dot| format!("{dot}./x"));
+        let slashes = ["\u{ff0f}", "\u{2044}", "\u{2215}", "\u{29f8}", "\u{ff3c}", "\u{2216}", "\u{29f9}"];
+        for path in dots.into_iter().chain(slashes.map(|slash| format!("..{slash}x"))) {
+            assert_eq!(judge(&path, ""), Err(PathFault::Escapes), "{path}");
         }
     }
 
@@ -261,5 +275,6 @@ mod tests {
         assert_eq!(judge("/", ""), Err(PathFault::Escapes));
         assert_eq!(judge("a", ""), Ok(()));
         assert_eq!(judge("/anything", "/"), Ok(()));
+        assert_eq!(judge("/srv/a", "srv/"), Err(PathFault::Escapes));
     }
 }

@@ -179,6 +179,15 @@ fn only_what_the_missing_parameters_cannot_mend_is_told() {
         [""; 0],
         "a part may be mended by what the reference brings"
     );
+    assert_eq!(judged(&tool, &json!({"z": 1, "odd": 1}), &[]), ["/odd: no odd, but a z"]);
+    let schema = json!({
+        "properties": {"a": {}, "b": {}},
+        "if": {"properties": {"a": {"const": 1}}},
+        "then": {"properties": {"b": {"const": 1}}},
+    });
+    let tool = super::tool("t", schema, |_| 0);
+    assert_eq!(judged(&tool, &json!({"b": 2}), &[]), ["/b: must be 1, found a whole number; give it 1"]);
+    assert_eq!(judged(&tool, &json!({"b": 2}), &["a"]), [""; 0], "the condition may not hold");
 }
 
 #[test]
