@@ -39,6 +39,7 @@ const REFUSED_URLS: &[&str] = &[
     "https://.cdn.example.com/",
     "https://a..cdn.example.com/",
     "https://xcdn.example.com/",
+    "https://a.cdn.example.com.evil.net/",
     "http://api.example.com/",
     "http://api.example.com:443/",
     "http://a.cdn.example.com:443/",
@@ -78,6 +79,7 @@ fn only_what_is_listed_may_be_reached() {
         "https://api.example.com",
         "https://API.example.com/x?y#z",
         "HTTPS://api.example.com:443/",
+        "https://api.example.com/?to=https://other.example.com/",
         "https://a.cdn.example.com/",
         "https://a.b.cdn.example.com/",
         "http://plain.example.com/",
@@ -247,12 +249,31 @@ fn a_call_is_pinned_to_an_address_that_a_rule_opens() {
     assert_eq!(closed.pin("http://inner.example.com/", &mut AtConnection), Ok(None));
 }
 
+/// A rule that opens private networks opens them to the URLs that it fits, beside narrower rules.
+#[test]
+fn a_private_address_needs_one_rule_that_fits_and_opens_it() {
+    let with = |host: &str, allow_private| rule(&[host], &["http"], None, allow_private).rules;
+    for (rules, opened) in [
+        ([with("*", false), with("other.example.com", true)], false),
+        ([with("*", false), with("inner.example.com", true)], true),
+        ([with("inner.example.com", true), with("*", false)], true),
+    ] {
+        let egress = Egress { rules: rules.concat() };
+        let url = "http://inner.example.com/";
+        assert_eq!(egress.pin(url, &mut Table).is_ok(), opened, "{egress:?}");
+        let destination = egress.judge(url).unwrap();
+        assert_eq!(destination.may_connect("10.0.0.1".parse().unwrap()), opened, "{egress:?}");
+    }
+}
+
 #[test]
 fn a_rule_names_schemes_ports_and_hosts() {
     let usual = rule(&["a.example.com", "*.b.example.com"], &["https", "http"], None, false);
     let ports = rule(&["a.example.com"], &["https", "wss"], Some(vec![8443, 9443]), false);
     let odd = rule(&["*example.com"], &["https"], None, false);
     let anywhere = rule(&["*"], &["https"], None, false);
+    let mut two = rule(&["a.example.com"], &["h2-a+b.c"], Some(vec![1]), false);
+    two.rules.extend(usual.rules.clone());
     for (egress, url, expected) in [
         (&usual, "https://a.example.com/", None),
         (&usual, "http://a.example.com/", None),
@@ -271,6 +292,8 @@ fn a_rule_names_schemes_ports_and_hosts() {
         (&ports, "ws://a.example.com:8443/", Some("expected an http or https URL")),
         (&odd, "https://xexample.com/", Some("xexample.com:443 is not on the egress list")),
         (&anywhere, "https://any.example.com/", None),
+        (&two, "h2-a+b.c://a.example.com:1/", None),
+        (&two, "h2-a+b.c://a.example.com:2/", Some("a.example.com:2 is not on the egress list")),
     ] {
         let fault = egress.judge(url).err().map(|fault| fault.to_string());
         assert_eq!(fault.as_deref(), expected, "{url}");
@@ -283,6 +306,8 @@ fn a_text_that_parsers_read_differently_is_called_ambiguous() {
     for (url, expected) in [
         ("https://a.example.com\\", "expected printable ASCII without spaces and backslashes"),
         ("https://é.example.com", "expected printable ASCII without spaces and backslashes"),
+        ("https://a.example.com/x y", "expected printable ASCII without spaces and backslashes"),
+        ("https://a.example.com/x\r\ny", "expected printable ASCII without spaces and backslashes"),
         ("a.example.com", "expected an absolute URL"),
         ("://a.example.com", "expected an absolute URL"),
         ("1https://a.example.com", "expected an absolute URL"),
@@ -296,6 +321,7 @@ fn a_text_that_parsers_read_differently_is_called_ambiguous() {
         ("https://a..example.com/", "expected a host of letters, digits, `-`, `_` and dots"),
         ("https://1.2.3/", "expected an IPv4 address of four decimal numbers"),
         ("https://0x1/", "expected an IPv4 address of four decimal numbers"),
+        ("https://0xaF/", "expected an IPv4 address of four decimal numbers"),
         ("https://1.2.3.4./", "expected an IPv4 address of four decimal numbers"),
     ] {
         assert_eq!(egress().judge(url), Err(EgressFault::Ambiguous(expected)), "{url}");

@@ -59,8 +59,7 @@ impl PlainUrl {
 }
 
 pub(super) fn parse_port(digits: &str) -> Option<u16> {
-    let plain = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if plain { digits.parse().ok() } else { None }
+    if digits.starts_with(['0', '+']) { None } else { digits.parse().ok() }
 }
 
 /// The host in lower case, and its address if the host is an IP literal.
