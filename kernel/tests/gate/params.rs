@@ -280,6 +280,27 @@ fn a_fault_of_a_call_names_its_place() {
 }
 
 #[test]
+fn each_default_stands_for_its_own_parameter() {
+    let schema = json!({"properties": {"a": {"default": 1}, "b": {"default": 2}, "n": {"type": "integer"}}});
+    let tool = tool("fs.write", schema, |_| 0);
+    for (params, expected) in [
+        (json!({}), json!({"a": 1, "b": 2})),
+        (json!({"a": 3}), json!({"a": 3, "b": 2})),
+        (json!({"b": null, "n": 1}), json!({"a": 1, "b": null, "n": 1})),
+        (json!({"a": 3, "b": 4}), json!({"a": 3, "b": 4})),
+    ] {
+        let verdict = decided(call(&tool, &params), &policy());
+        let Verdict::Allowed { permit, .. } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(Value::Object(permit.into_params()), expected, "{params}");
+    }
+    assert_eq!(
+        code(&decided(call(&tool, &json!({"n": 1.0})), &policy())),
+        "PARAM_SCHEMA",
+        "no default lists it"
+    );
+}
+
+#[test]
 fn a_tool_says_whether_it_takes_paths_and_what_it_gives() {
     let paths = |schema: Value| tool("t", schema, |_| 0).takes_paths();
     assert!(paths(json!({"properties": {"a": {"format": "path"}}})));

@@ -111,8 +111,7 @@ pub fn named_paths<T: AsRef<str>>(argv: &[T]) -> NamedPaths {
             named.add_program(part);
         }
         // Perl's `Net::Tool` is `Net/Tool.pm`.
-        let colons = shell_words.iter().filter(|word| word.contains("::"));
-        colons.for_each(|word| named.add_with_values(&word.replace("::", "/")));
+        shell_words.iter().for_each(|word| named.add_with_values(&word.replace("::", "/")));
     }
     let names = argv.iter().map(AsRef::as_ref);
     let is_shell =
@@ -213,6 +212,7 @@ mod tests {
             (&["node", "-e", "require('./lib/x')"], "./lib/x.js"),
             (&["ruby", "-rhelper", "-e", "go"], "helper.rb"),
             (&["java", "-cp", "out", "Main"], "Main.class"),
+            (&["python3", "-m", "büro-2"], "büro-2.py"),
         ] {
             assert!(named_paths(argv).modules().any(|it| it == path), "{argv:?} does not name {path}");
         }
@@ -225,6 +225,7 @@ mod tests {
             (each, 2 * each + 2),
             "a path names no package"
         );
+        assert_eq!((all("--quiet").len(), all("a b").len()), (0, 2 * each), "neither names a module");
         let long = "a.".repeat(MODULE_BYTES_MAX);
         assert_eq!(
             named_paths(&["-m", "a b", &long[..]]).modules().find(|it| it.len() > MODULE_BYTES_MAX),
@@ -242,7 +243,9 @@ mod tests {
             (&["bash", "--rcfile=my rc"], "rc"),
             (&["make", "check"], "Makefile"),
             (&["make", "-fbuild.mk"], "build.mk"),
+            (&["make", "-fbuild-x.mk"], "build-x.mk"),
             (&["make", "--file=build.mk"], "build.mk"),
+            (&["tool", "--files=a.mk,b.mk"], "b.mk"),
             (&["make", "-C", "lib"], "lib"),
             (&["env", "-i", "/usr/bin/make"], "GNUmakefile"),
             (&["sh", "-c", "nice make -j2"], "makefile"),
@@ -268,6 +271,9 @@ mod tests {
         }
         assert_eq!(named_paths::<&str>(&[]), NamedPaths::default());
         assert_eq!(named_paths(&["ls", ".", "..", ""]).paths, ["ls"]);
+        assert_eq!(named_paths(&["make", "make"]).conventional.len(), 3);
+        let computed = named_paths(&["sh", "-c", "cat a$X"]);
+        assert!(!computed.paths.iter().any(|path| path.contains(COMPUTED)), "{computed:?}");
     }
 
     #[test]
@@ -276,12 +282,14 @@ mod tests {
             (&["sh", "-c", "cat *.txt"][..], &["*.txt"][..]),
             (&["nice", "bash", "-c", "cat a?.txt lib/[ab].sh"], &["a?.txt", "lib/[ab].sh"]),
             (&["sh", "-c", "sh ./$X.sh; echo $X"], &["./*.sh"]),
+            (&["ssh", "host", "cd x; sh *.sh *.sh"], &["*.sh"]),
             (&["bash", "-c", "sh run-{a,b}.sh"], &["run-*.sh"]),
             (&["sh", "-c", "curl -d '{\"a\":1}' $X"], &[]),
             (&["prettier", "src/**/*.ts"], &["src/**/*.ts"]),
             (&["tool", "--of=*.c"], &["--of=*.c", "*.c"]),
             // No shell expands these.
             (&["psql", "-c", "select * from t"], &[]),
+            (&["psql", "", "-c", "select * from t"], &[]),
             (&["tool", "{\"a\":1,\"b\":2}"], &[]),
         ] {
             assert_eq!(named_paths(argv).patterns, patterns, "{argv:?}");
@@ -292,7 +300,7 @@ mod tests {
 
     #[test]
     fn programs_behind_launchers_of_a_language_are_looked_for_in_its_folders() {
-        assert_eq!(named_paths(&["npx", "tool"]).programs, ["node_modules/.bin"]);
+        assert_eq!(named_paths(&["npx", "npx", "tool"]).programs, ["node_modules/.bin"]);
         assert_eq!(named_paths(&["nice", "uv", "run", "tool"]).programs, [".venv/bin"]);
         assert!(named_paths(&["sh", "-c", "cd x && git status"]).uses_git);
         assert!(!named_paths(&["sh", "-c", "echo digit"]).uses_git);
