@@ -253,8 +253,7 @@ impl Program {
                 flags_may_come = false;
             } else if flags_may_come && element.len() > 1 && element.starts_with('-') {
                 let known = self.is_flag(element)
-                    || (lists(&self.flags_with_value, element)
-                        && (element.ends_with('=') || elements.next().is_some()));
+                    || (lists(&self.flags_with_value, element) && elements.next().is_some());
                 if !known {
                     return false;
                 }
@@ -286,7 +285,7 @@ impl Program {
         };
         lists(&self.flags, element)
             || with_value().is_some()
-            || (!self.letters.is_empty() && letters().is_some())
+            || letters().is_some()
             || self.counted.iter().any(counted)
     }
 

@@ -34,7 +34,7 @@ const CONVENTIONAL: [(&[&str], &[&str]); 16] = [
     ),
     (&["just"], &["justfile", "Justfile", ".justfile"]),
     (
-        &["pytest", "python", "python3", "tox", "nox", "pip", "uv", "poetry"],
+        &["pytest", "python", "tox", "nox", "pip", "uv", "poetry"],
         &[
             "__main__.py",
             "conftest.py",
@@ -94,5 +94,5 @@ pub(super) fn is_shell(program: &str) -> bool {
 
 fn is_one_of(program: &str, programs: &[&str]) -> bool {
     let plain = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    programs.contains(&program) || programs.contains(&plain)
+    programs.contains(&plain)
 }
