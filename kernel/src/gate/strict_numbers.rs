@@ -81,6 +81,7 @@ mod tests {
             "l": {"type": "array", "items": {"type": "integer"}},
             "a": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
             "b": {"type": ["integer", "number"]}, "i": {"type": ["integer", "null"]}, "c": {"const": 1},
+            "t": true, "p": {"anyOf": [{"type": ["string", "integer"]}, {"const": 0.5}]},
         }});
         for (value, expected) in [
             (json!({"n": 1, "x": 1.0, "e": 1, "d": 2.0, "l": [1], "a": 1, "b": 1.0}), true),
@@ -94,6 +95,10 @@ mod tests {
             (json!({"i": null}), true),
             (json!({"i": 1.0}), false),
             (json!({"c": 1.0}), false),
+            (json!({"t": 1.0, "p": 1}), true),
+            (json!({"p": 0.5}), true),
+            (json!({"p": 1.0}), false),
+            (json!({"x": 1.0, "n": 1.0}), false),
         ] {
             assert_eq!(fits(&schema, &value), expected, "{value}");
         }
@@ -106,6 +111,6 @@ mod tests {
                 json!({"anyOf": [{"type": number}, {"type": "array", "items": {"type": "integer"}}]});
             assert!(fits(&schema, &json!([1])) && !fits(&schema, &json!([1.0])), "{number}");
         }
-        assert!(has_whole_double(&json!([{"a": 1e2}])) && !has_whole_double(&json!([1, 1.5, "1.0"])));
+        assert!(has_whole_double(&json!([1, {"a": 1e2}])) && !has_whole_double(&json!([1, 1.5, "1.0"])));
     }
 }

@@ -138,7 +138,8 @@ fn a_schema_that_is_nothing_but_parts_is_closed() {
     let a = json!({"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {}}}}});
     let c = json!({"properties": {"c": {}}});
     let open = json!({"properties": {"c": {}}, "additionalProperties": true});
-    let old = "http://json-schema.org/draft-07/schema#";
+    let draft = |number: u8| format!("http://json-schema.org/draft-0{number}/schema#");
+    let old = draft(7);
     for (schema, taken, refused) in [
         (json!({"allOf": [a, c]}), json!({"a": {"b": 1}, "c": 1}), json!({"a": {}, "x": 1})),
         (json!({"allOf": [a, c]}), json!({"a": {"b": 1}}), json!({"a": {"x": 1}})),
@@ -163,6 +164,31 @@ fn a_schema_that_is_nothing_but_parts_is_closed() {
             json!({"l": [{"x": 1}]}),
         ),
         (json!({"$schema": old, "allOf": [a, c]}), json!({"a": {"b": 1}, "c": 1}), json!({"x": 1})),
+        (json!({"$schema": draft(4), "allOf": [a, c]}), json!({"a": {"b": 1}, "c": 1}), json!({"x": 1})),
+        (json!({"$schema": draft(6), "allOf": [a, c]}), json!({"a": {"b": 1}, "c": 1}), json!({"x": 1})),
+        (
+            json!({"$schema": old, "properties": {"n": {"$ref": "#/definitions/n", "minimum": 5}}, "definitions": {"n": {"type": "integer"}}}),
+            json!({"n": 1}), // an older draft ignores what is beside a reference
+            json!({"n": "x"}),
+        ),
+        (
+            json!({"$schema": old, "properties": {"l": {"items": [{}], "additionalItems": a}}}),
+            json!({"l": [1, {"a": {}}]}),
+            json!({"l": [1, {"x": 1}]}),
+        ),
+        (json!({"properties": {"o": {"required": ["a"]}}}), json!({"o": 1}), json!({"o": {"a": 1}})),
+        (json!({"additionalProperties": a}), json!({"o": {"a": {}}}), json!({"o": {"x": 1}})),
+        (json!({"$ref": "#/$defs/a", "$defs": {"a": a}}), json!({"a": {"b": 1}}), json!({"a": {"x": 1}})),
+        (
+            json!({"$ref": "#/definitions/a", "definitions": {"a": a}}),
+            json!({"a": {"b": 1}}),
+            json!({"a": {"x": 1}}),
+        ),
+        (json!({"allOf": [{"anyOf": [a]}]}), json!({"a": {"b": 1}}), json!({"a": {"x": 1}})),
+        (json!({"allOf": [{"oneOf": [a]}]}), json!({"a": {"b": 1}}), json!({"a": {"x": 1}})),
+        (json!({"allOf": [{"anyOf": [c]}]}), json!({"c": 1}), json!({"x": 1})),
+        (json!({"if": {"required": ["a"]}, "then": a}), json!({"a": {"b": 1}}), json!({"a": {"x": 1}})),
+        (json!({"dependentSchemas": {"a": c, "b": {}}}), json!({}), json!({"x": 1})),
         (json!({"$schema": old, "allOf": [a, {"anyOf": [c]}]}), json!({"c": 1}), json!({"x": 1})),
         (
             json!({"$schema": old, "type": "object", "properties": {"a": {}}, "allOf": [c]}),
@@ -184,6 +210,8 @@ fn a_schema_that_is_nothing_but_parts_is_closed() {
         json!({"allOf": [a], "additionalProperties": true}),
         json!({"$schema": old, "allOf": [a, open]}),
         json!({"allOf": [{}]}),
+        json!({"allOf": [true]}),
+        json!({"allOf": [{"not": {"required": ["c"]}}]}),
         json!({}),
     ] {
         let tool = tool("fs.write", schema.clone(), |_| 0);
