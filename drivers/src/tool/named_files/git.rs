@@ -2,22 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ostler_kernel::gate::{NamedPaths, named_paths};
 
 use super::content::{is_forbidden, is_missing, not_now, open};
+use super::git_settings::{Setting, is_space, settings};
 use super::search::Search;
 
-/// Bytes of a settings file whose words are looked at.
-const SETTINGS_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of settings that are read for one call. A file beyond cannot be bound.
+pub(super) const SETTINGS_BYTES_MAX: usize = 4 << 20;
 
 /// Repositories of one call.
 const REPOSITORIES_MAX: usize = 1_000;
 
 /// Folders above each other in which a repository keeps those of submodules.
 const NESTED_MAX: usize = 8;
+
+/// Begins the path of a file that need not be there.
+const OPTIONAL: &str = ":(optional)";
 
 /// Files of a repository that decide what git does, besides its hooks.
 const FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "commondir"];
@@ -27,14 +31,19 @@ impl Search<'_> {
     pub(super) fn add_repositories(&mut self, folders: &BTreeSet<PathBuf>) {
         let mut seen = BTreeSet::new();
         let mut next: Vec<PathBuf> = folders.iter().cloned().collect();
-        while let Some(folder) = next.pop() {
-            if seen.len() >= REPOSITORIES_MAX || !seen.insert(folder.clone()) {
+        while let Some(folder) = next.pop().filter(|_| seen.len() <= REPOSITORIES_MAX) {
+            if !seen.insert(folder.clone()) {
                 continue;
             }
+            if seen.len() > REPOSITORIES_MAX {
+                self.note(&folder, &format!("has more repositories before it than {REPOSITORIES_MAX}"));
+            }
+            // Programs of a repository may start in each folder of the call: `--work-tree`.
+            let trees = folders.iter().chain([&folder]).cloned().collect();
             // The submodules of a working tree.
-            next.extend(self.add_settings(&folder, &folder.join(".gitmodules")));
+            next.extend(self.add_settings(&trees, &folder.join(".gitmodules")));
             for repository in self.repositories_at(&folder) {
-                next.extend(self.add_repository(&folder, &repository));
+                next.extend(self.add_repository(&trees, &repository));
             }
         }
     }
@@ -55,7 +64,7 @@ impl Search<'_> {
     }
 
     /// Adds a repository with those within it. Returns the folders that its settings name.
-    fn add_repository(&mut self, tree: &Path, repository: &Path) -> Vec<PathBuf> {
+    fn add_repository(&mut self, trees: &BTreeSet<PathBuf>, repository: &Path) -> Vec<PathBuf> {
         let mut named = Vec::new();
         let mut repositories = vec![repository.to_owned()];
         // A worktree has its settings from another repository.
@@ -71,7 +80,7 @@ impl Search<'_> {
             }
             self.add_hooks(&repository.join("hooks"));
             for file in ["config", "config.worktree"] {
-                named.extend(self.add_settings(tree, &repository.join(file)));
+                named.extend(self.add_settings(trees, &repository.join(file)));
             }
         }
         named
@@ -83,7 +92,7 @@ impl Search<'_> {
         for place in below.into_iter().filter(|place| self.is_folder(place)).collect::<Vec<_>>() {
             let is_repository = self.list(&place).iter().any(|name| name == "config" || name == "HEAD");
             if found.len() >= REPOSITORIES_MAX || depth == 0 {
-                return;
+                return self.note(&place, "lies behind more repositories of submodules than are read");
             }
             if is_repository {
                 found.push(place.clone());
@@ -101,22 +110,22 @@ impl Search<'_> {
     }
 
     /// Adds the files that settings name: included settings, programs, a folder of hooks. Returns the folders.
-    fn add_settings(&mut self, tree: &Path, file: &Path) -> Vec<PathBuf> {
-        let Some(text) = self.text(file) else { return Vec::new() };
+    fn add_settings(&mut self, trees: &BTreeSet<PathBuf>, file: &Path) -> Vec<PathBuf> {
+        let settings = self.settings_of(file);
+        let mut trees = trees.clone();
+        for setting in settings.iter().filter(|it| it.section == "core" && it.key == "worktree") {
+            let repository = file.parent().unwrap_or(Path::new(""));
+            trees.extend(self.places(repository, &setting.value));
+        }
+        let is_hooks = |it: &Setting| it.section == "core" && it.key == "hookspath";
+        let values: BTreeSet<(bool, &str)> = settings.iter().map(|it| (is_hooks(it), &*it.value)).collect();
         let mut folders = Vec::new();
-        for line in text.lines() {
-            let (key, value) = line.split_once('=').unwrap_or((line, ""));
-            let (key, value) = (key.trim().to_ascii_lowercase(), value.trim().trim_matches('"'));
-            // Included settings are named from the file.
-            if key == "path"
-                && let Some(folder) = file.parent()
-            {
-                self.places(folder, value).into_iter().for_each(|included| self.add_file(included));
-            }
-            for place in
-                self.places(tree, value).into_iter().filter(|place| self.is_folder(place)).collect::<Vec<_>>()
-            {
-                if key == "hookspath" {
+        for (is_hooks, value) in values {
+            for place in trees.iter().flat_map(|tree| self.places(tree, value)).collect::<Vec<_>>() {
+                if !self.is_folder(&place) {
+                    continue;
+                }
+                if is_hooks {
                     self.add_hooks(&place);
                     // husky keeps the hooks beside a folder that starts them.
                     if let Some(beside) = place.parent().filter(|_| place.ends_with("_")) {
@@ -126,30 +135,79 @@ impl Search<'_> {
                 folders.push(place);
             }
         }
-        let all = named_paths(&text.lines().collect::<Vec<_>>());
-        self.add_programs(&all.paths);
-        // Branches are no files of a working tree. What programs of the settings read in turn is not followed.
-        let is_path = |path: &&String| path.contains(['/', '.']) && !path.starts_with("refs/");
-        let paths = all.paths.iter().filter(is_path).cloned().collect();
-        self.add_words_in(tree, &NamedPaths { paths, ..NamedPaths::default() }, std::iter::empty());
+        self.add_values(&trees, &settings);
         folders
     }
 
-    fn text(&self, file: &Path) -> Option<String> {
+    /// Adds the programs and files that settings name.
+    fn add_values(&mut self, trees: &BTreeSet<PathBuf>, settings: &[Setting]) {
+        // A word alone is a branch or a name rather than a file; in a command it may be a file.
+        let is_command = |value: &str| value.starts_with('!') || value.contains(is_space);
+        let (commands, words): (Vec<&str>, Vec<&str>) =
+            settings.iter().map(|it| it.value.as_str()).partition(|value| is_command(value));
+        let subsections = settings.iter().map(|it| it.subsection.as_str());
+        let words = named_paths(&words.into_iter().chain(subsections).collect::<Vec<_>>()).paths;
+        let commands = named_paths(&commands).paths;
+        for words in [&words, &commands] {
+            self.add_programs(words);
+        }
+        // Branches are no files of a working tree. What programs of the settings read in turn is not followed.
+        let is_path = |path: &String| path.contains(['/', '.']) && !path.starts_with("refs/");
+        let paths = words.into_iter().filter(is_path).chain(commands).collect();
+        let named = NamedPaths { paths, ..NamedPaths::default() };
+        trees.iter().for_each(|tree| self.add_words_in(tree, &named, std::iter::empty()));
+    }
+
+    /// The settings of a file, and of all that it includes. Git includes files within files too, at most ten deep.
+    fn settings_of(&mut self, file: &Path) -> Vec<Setting> {
+        let (mut all, mut seen, mut next) = (Vec::new(), BTreeSet::new(), vec![file.to_owned()]);
+        while let Some(file) = next.pop() {
+            let Some(text) = self.text(&file).filter(|_| seen.insert(file.clone())) else { continue };
+            let mut settings = settings(&text);
+            for setting in &mut settings {
+                let is_place = setting.is_include() || setting.key == "hookspath";
+                if is_place && setting.value.contains(char::REPLACEMENT_CHARACTER) {
+                    self.note(&file, "names a path that is no UTF-8");
+                }
+                if let Some(value) = setting.value.strip_prefix(OPTIONAL) {
+                    setting.value = value.to_owned();
+                }
+                if setting.is_include() {
+                    // The path counts from the file.
+                    let included = self.places(file.parent().unwrap_or(Path::new("")), &setting.value);
+                    included.iter().for_each(|included| self.add_file(included.clone()));
+                    next.extend(included);
+                }
+            }
+            all.extend(settings);
+        }
+        all
+    }
+
+    /// The text of a file; `None`, and noted, if it cannot be read to its end.
+    fn text(&mut self, file: &Path) -> Option<String> {
         let real = self.look(file)?;
-        let is_short =
-            real.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= SETTINGS_BYTES_MAX);
-        let read = |file: File| {
-            let mut text = String::new();
-            file.take(SETTINGS_BYTES_MAX).read_to_string(&mut text).map(|_| text)
-        };
-        if !is_short {
+        // A pipe is noted with the files.
+        if !real.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
             return None;
         }
+        let read = |file: File| {
+            let mut bytes = Vec::new();
+            file.take(self.settings_left as u64 + 1).read_to_end(&mut bytes).map(|_| bytes)
+        };
         match open(&real).and_then(read) {
-            Ok(text) => Some(text),
+            Ok(bytes) if bytes.len() <= self.settings_left => {
+                self.settings_left -= bytes.len();
+                Some(String::from_utf8_lossy(&bytes).into_owned())
+            }
+            Ok(_) => {
+                self.note(
+                    file,
+                    &format!("is too long: of settings of git {SETTINGS_BYTES_MAX} bytes are read"),
+                );
+                None
+            }
             Err(error) if is_missing(&error) || is_forbidden(&error) => None,
-            Err(error) if error.kind() == ErrorKind::InvalidData => None,
             Err(error) => {
                 self.note(file, &not_now(&error));
                 None

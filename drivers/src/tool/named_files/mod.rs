@@ -2,6 +2,9 @@
 
 mod content;
 mod git;
+mod git_settings;
+#[cfg(test)]
+mod git_tests;
 mod glob;
 mod places;
 mod search;

@@ -9,6 +9,7 @@ use ostler_kernel::gate::{NamedPaths, named_paths};
 use ostler_kernel::port::NamedFile;
 
 use super::content::{Reader, is_forbidden, is_missing, not_now};
+use super::git::SETTINGS_BYTES_MAX;
 use super::glob::{fits, is_pattern};
 use super::places::LOOKS_MAX;
 use super::way::OF_PROCESS;
@@ -50,6 +51,8 @@ pub(super) struct Search<'a> {
     listings: BTreeMap<PathBuf, Vec<String>>,
     listed: usize,
     pub(super) looks: Cell<usize>,
+    /// Bytes of settings of git that may still be read.
+    pub(super) settings_left: usize,
 }
 
 impl<'a> Search<'a> {
@@ -74,6 +77,7 @@ impl<'a> Search<'a> {
             listings: BTreeMap::new(),
             listed: 0,
             looks: Cell::new(0),
+            settings_left: SETTINGS_BYTES_MAX,
         };
         search.here = search.placed(here).unwrap_or_default();
         let folders = program_folders().into_iter().filter_map(|folder| folder.canonicalize().ok());

@@ -11,7 +11,7 @@ fn naming(argv: Vec<String>, stdin: Option<String>, cwd: Option<String>, root: &
     Naming { argv, stdin, cwd, written: vec![root.to_owned()], hidden }
 }
 
-async fn names(root: &Path, argv: &[&str], cwd: Option<&str>) -> Vec<NamedFile> {
+pub(super) async fn names(root: &Path, argv: &[&str], cwd: Option<&str>) -> Vec<NamedFile> {
     let argv = argv.iter().map(ToString::to_string).collect();
     let cwd = cwd.map(str::to_owned);
     let naming = naming(argv, None, cwd, root);
@@ -141,23 +141,8 @@ async fn modules_are_found_in_the_folders_that_a_call_names() {
     }
 }
 
-#[tokio::test]
-async fn what_git_goes_by_is_named_also_from_a_folder_below_and_its_text_is_not_kept() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let root = folder.path();
-    std::fs::create_dir_all(root.join(".git/hooks")).expect("a folder");
-    std::fs::create_dir_all(root.join("lib")).expect("a folder");
-    for name in [".git/config", ".git/hooks/pre-push", ".git/HEAD", ".gitattributes"] {
-        std::fs::write(root.join(name), "secret").expect("it is written");
-    }
-    let named = names(root, &["git", "push"], Some("lib")).await;
-    let told: Vec<_> = named.iter().map(|file| (file.path.as_str(), file.text.is_some())).collect();
-    let expected = [(".git/config", false), (".git/hooks/pre-push", true), (".gitattributes", true)];
-    assert_eq!(told, expected);
-}
-
 /// Checks that the files of a call are other ones once a step has written another file.
-async fn check_binds(argv: &[&str], there: &[(&str, &str)], planted: &str) {
+pub(super) async fn check_binds(argv: &[&str], there: &[(&str, &str)], planted: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().join("work");
     let write = |name: &str, text: &str| {
@@ -264,63 +249,6 @@ async fn names_with_spaces_and_patterns_are_bound() {
         write(299, pattern).expect("written");
         assert_ne!(names(folder.path(), &["tool", pattern], None).await, before);
     }
-}
-
-#[tokio::test]
-async fn repositories_of_submodules_and_worktrees_are_bound() {
-    let there = &[
-        (
-            ".git/config",
-            "[core]\n\thooksPath = .hooks/_\n[alias]\n\tx = !tools/x.sh\n[include]\n\tpath = ../more.cfg\n",
-        ),
-        (".git/modules/libs/sub/config", "[alias]\n\ty = !./y.sh\n"),
-        (".git/modules/libs/sub/HEAD", ""),
-        (".git/hooks/pre-push.sample", ""),
-        (".gitmodules", "[submodule \"sub\"]\n\tpath = libs/sub\n"),
-        ("libs/sub/.git", "gitdir: ../../.git/modules/libs/sub\n"),
-        ("libs/sub/y.sh", ""),
-        ("tree/.git", "gitdir: ../.git/worktrees/tree"),
-        (".git/worktrees/tree/commondir", "../..\n"),
-        ("bare.git/objects/x", ""),
-        ("bare.git/refs/x", ""),
-        ("more.cfg", ""),
-        (".hooks/_/pre-push", ""),
-        ("tools/x.sh", ""),
-    ][..];
-    for (argv, planted) in [
-        (&["git", "push"][..], ".git/hooks/post-checkout"),
-        (&["git", "push"], ".hooks/_/pre-commit"),
-        (&["git", "push"], ".hooks/pre-commit"),
-        (&["git", "x"], "tools/x.sh"),
-        (&["git", "status"], "more.cfg"),
-        (&["git", "status"], ".git/modules/libs/sub/config"),
-        (&["git", "fetch"], ".git/modules/libs/sub/hooks/post-merge"),
-        (&["git", "submodule", "update"], "libs/sub/.git"),
-        (&["git", "-C", "libs/sub", "status"], ".git/modules/libs/sub/config"),
-        (&["sh", "-c", "cd tree && git status"], ".git/worktrees/tree/config.worktree"),
-        (&["sh", "-c", "cd tree && git status"], "tree/.git"),
-        (&["git", "-C", "tree", "status"], ".git/worktrees/tree/commondir"),
-        (&["git", "--git-dir=bare.git", "log"], "bare.git/config"),
-        (&["git", "--git-dir", "bare.git", "gc"], "bare.git/hooks/pre-auto-gc"),
-    ] {
-        check_binds(argv, there, planted).await;
-    }
-    // Data of a repository and its branches are not what git goes by.
-    let folder = tempfile::tempdir().expect("a folder");
-    for (name, text) in [
-        ("config", "[branch \"main\"]\n\tmerge = refs/heads/main\n"),
-        ("refs/heads/main", "1"),
-        ("objects/x", ""),
-    ] {
-        let path = folder.path().join(".git").join(name);
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
-        std::fs::write(path, text).expect("written");
-    }
-    let named = names(folder.path(), &["git", "push"], None).await;
-    assert_eq!(
-        named.iter().map(|file| (&*file.path, file.text.is_some())).collect::<Vec<_>>(),
-        [(".git/config", false)]
-    );
 }
 
 #[tokio::test]
