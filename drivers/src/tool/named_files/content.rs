@@ -22,9 +22,10 @@ use crate::tool::workspace::{CHUNK_BYTES, Workspace};
 const TEXTS_BYTES_MAX: usize = 64 << 10;
 
 /// Files that may hold secrets: a change shows, but the text is not kept. Settings of git are `config` in any folder.
-const PRIVATE: [&str; 15] = [
+const PRIVATE: [&str; 16] = [
     "config",
     "config.worktree",
+    ".gitconfig",
     ".hg/hgrc",
     ".npmrc",
     ".yarnrc",
@@ -313,6 +314,7 @@ mod tests {
             ".env",
             "sub/.env.local",
             ".git/config",
+            "home/.gitconfig",
             ".netrc",
             "id_rsa",
             "tls/server.KEY",

@@ -23,6 +23,9 @@ const NESTED_MAX: usize = 8;
 /// Begins the path of a file that need not be there.
 const OPTIONAL: &str = ":(optional)";
 
+/// Settings in a folder: the submodules of a working tree, and what counts for all repositories if the folder is the home folder.
+const OF_FOLDERS: [&str; 3] = [".gitmodules", ".gitconfig", ".config/git/config"];
+
 /// Files of a repository that decide what git does, besides its hooks.
 const FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "commondir"];
 
@@ -40,8 +43,9 @@ impl Search<'_> {
             }
             // Programs of a repository may start in each folder of the call: `--work-tree`.
             let trees = folders.iter().chain([&folder]).cloned().collect();
-            // The submodules of a working tree.
-            next.extend(self.add_settings(&trees, &folder.join(".gitmodules")));
+            for file in OF_FOLDERS {
+                next.extend(self.add_settings(&trees, &folder.join(file)));
+            }
             for repository in self.repositories_at(&folder) {
                 next.extend(self.add_repository(&trees, &repository));
             }

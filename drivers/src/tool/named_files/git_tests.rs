@@ -102,6 +102,22 @@ async fn hooks_are_bound_however_settings_name_them() {
         check_binds(&["git", "commit"], there, "hk/pre-commit").await;
         check_binds(&["git", "commit"], there, "hk/post-commit").await;
     }
+    for (argv, planted) in [
+        (&["git", "add", "a"][..], ".gitconfig"),
+        (&["git", "add", "a"], ".config/git/config"),
+        (&["git", "-C", "proj", "add", "a"], ".config/git/attributes"),
+        (&["git", "-C", "proj", "add", "a"], "proj/h/pre-commit"),
+        (&["git", "-C", "proj", "add", "a"], "monitor.sh"),
+        (&["env", "HOME=home", "git", "add", "a"], "home/.gitconfig"),
+    ] {
+        let there = &[
+            (".config/git/config", "[core] hooksPath = h"),
+            (".gitconfig", "[core] fsmonitor = ROOT/monitor.sh"),
+            ("proj/h/x", ""),
+            ("home/x", ""),
+        ];
+        check_binds(argv, there, planted).await;
+    }
     for (argv, config, planted) in [
         (&["git", "x"][..], "[alias] x = \"!sh run now\"", "run"),
         (&["git", "fetch"], "[url \"./up.sh\"] insteadOf = x", "up.sh"),

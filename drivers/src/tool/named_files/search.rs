@@ -116,8 +116,11 @@ impl<'a> Search<'a> {
             folders.iter().for_each(|folder| self.expand(folder, pattern));
         }
         // Programs look for such files in the folders above as well.
-        let searched: BTreeSet<PathBuf> =
+        let mut searched: BTreeSet<PathBuf> =
             folders.iter().flat_map(|folder| self.with_folders_above(folder)).collect();
+        if named.uses_git {
+            searched.extend(self.places(here, "~/."));
+        }
         let programs = searched.iter().flat_map(|folder| named.programs.iter().map(|name| folder.join(name)));
         self.on_path.extend(programs);
         self.add_programs(&named.paths);

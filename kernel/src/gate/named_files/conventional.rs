@@ -2,7 +2,18 @@
 
 /// Files that programs read without being told to, by the name of the program.
 const CONVENTIONAL: [(&[&str], &[&str]); 16] = [
-    (&["git"], &[".gitattributes", ".gitmodules", ".pre-commit-config.yaml", "lefthook.yml"]),
+    (
+        &["git"],
+        &[
+            ".gitattributes",
+            ".gitmodules",
+            ".pre-commit-config.yaml",
+            "lefthook.yml",
+            ".gitconfig",
+            ".config/git/config",
+            ".config/git/attributes",
+        ],
+    ),
     (&["hg"], &[".hg/hgrc"]),
     (&["ansible", "ansible-playbook"], &["ansible.cfg"]),
     (&["pre-commit"], &[".pre-commit-config.yaml"]),
