@@ -30,8 +30,8 @@ const OF_FOLDERS: [&str; 3] = [".gitmodules", ".gitconfig", ".config/git/config"
 const FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "commondir"];
 
 impl Search<'_> {
-    /// Adds what git goes by in these folders.
-    pub(super) fn add_repositories(&mut self, folders: &BTreeSet<PathBuf>) {
+    /// Adds what git goes by in these folders. Its programs start in the working trees, or in folders that words of the call name.
+    pub(super) fn add_repositories(&mut self, folders: &BTreeSet<PathBuf>, named: &BTreeSet<PathBuf>) {
         let mut seen = BTreeSet::new();
         let mut next: Vec<PathBuf> = folders.iter().cloned().collect();
         while let Some(folder) = next.pop().filter(|_| seen.len() <= REPOSITORIES_MAX) {
@@ -41,8 +41,7 @@ impl Search<'_> {
             if seen.len() > REPOSITORIES_MAX {
                 self.note(&folder, &format!("has more repositories before it than {REPOSITORIES_MAX}"));
             }
-            // Programs of a repository may start in each folder of the call: `--work-tree`.
-            let trees = folders.iter().chain([&folder]).cloned().collect();
+            let trees = named.iter().chain([&folder]).cloned().collect();
             for file in OF_FOLDERS {
                 next.extend(self.add_settings(&trees, &folder.join(file)));
             }

@@ -41,17 +41,35 @@ fn simple(pattern: &str) -> Vec<char> {
     let (mut simple, mut rest) = (Vec::new(), pattern);
     while let Some(c) = rest.chars().next() {
         rest = &rest[c.len_utf8()..];
-        // The first character of a class may be a `]`.
-        let class = (c == '[').then(|| rest.char_indices().skip(1).find(|(_, c)| *c == ']')).flatten();
-        match class {
-            Some((end, _)) => {
-                rest = &rest[end + 1..];
+        match (c == '[').then(|| behind_class(rest)).flatten() {
+            Some(behind) => {
+                rest = behind;
                 simple.push('?');
             }
             None => simple.push(c),
         }
     }
     simple
+}
+
+/// The text behind a class, after its `[`.
+fn behind_class(text: &str) -> Option<&str> {
+    let mut rest = text.strip_prefix(['!', '^']).unwrap_or(text);
+    // The first character of a class may be a `]`.
+    rest = rest.strip_prefix(']').unwrap_or(rest);
+    loop {
+        let c = rest.chars().next()?;
+        rest = &rest[c.len_utf8()..];
+        // A group of characters within: `[:alpha:]`.
+        let kind = rest.chars().next().filter(|kind| c == '[' && ":.=".contains(*kind));
+        let behind =
+            kind.and_then(|kind| rest[1..].split_once(&format!("{kind}]"))).map(|(_, behind)| behind);
+        match (c, behind) {
+            (_, Some(behind)) => rest = behind,
+            (']', None) => return Some(rest),
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +87,11 @@ mod tests {
             ("a?c", "ac", false),
             ("[ab].sh", "a.sh", true),
             ("[]x].sh", "].sh", true),
+            ("[!]x].sh", "a.sh", true),
+            ("[[:alpha:]]x", "ax", true),
+            ("[[:alpha:][.-.]0-9]x", "-x", true),
+            ("[[:alpha:]x", "[ax", true),
+            ("[[]x", "[x", true),
             ("[a.sh", "[a.sh", true),
             ("*a*b*", "xaxxbab", true),
             ("*a*b", "xaxxba", false),

@@ -23,6 +23,9 @@ pub(super) const LISTED_MAX: usize = 100_000;
 /// Files of one pattern that are bound one by one. The files of a larger pattern are bound together.
 const MATCHES_MAX: usize = 256;
 
+/// Folders below each other that words lead to one by one.
+const ROUNDS_MAX: usize = 4;
+
 /// Folders above each other that `**` enters. One that lies deeper cannot be bound.
 const DEPTH_MAX: usize = 32;
 
@@ -99,25 +102,16 @@ impl<'a> Search<'a> {
         named: &NamedPaths,
         modules: impl Iterator<Item = String>,
     ) {
-        let mut folders = BTreeSet::from([here.to_owned()]);
-        // A longer word names no file.
-        let named_paths = || named.paths.iter().filter(|path| path.len() <= PATH_BYTES_MAX);
-        for path in named_paths() {
-            for path in self.places(here, path) {
-                // The system follows a link that leads out of the workspace and perhaps back.
-                if self.is_folder(&path) {
-                    folders.insert(path);
-                } else {
-                    self.add_file(path);
-                }
-            }
-        }
+        let words: Vec<String> = named.folders().filter(|word| word.len() <= PATH_BYTES_MAX).collect();
+        let folders = self.reach(BTreeSet::from([here.to_owned()]), &words);
+        let mut matched = BTreeSet::new();
         for pattern in &named.patterns {
-            folders.iter().for_each(|folder| self.expand(folder, pattern));
+            folders.iter().for_each(|folder| matched.extend(self.expand(folder, pattern)));
         }
+        let matched = self.reach(matched, &words);
         // Programs look for such files in the folders above as well.
         let mut searched: BTreeSet<PathBuf> =
-            folders.iter().flat_map(|folder| self.with_folders_above(folder)).collect();
+            folders.union(&matched).flat_map(|folder| self.with_folders_above(folder)).collect();
         if named.uses_git {
             searched.extend(self.places(here, "~/."));
         }
@@ -125,15 +119,56 @@ impl<'a> Search<'a> {
         self.on_path.extend(programs);
         self.add_programs(&named.paths);
         let names = named.conventional.iter().map(ToString::to_string);
-        let names: Vec<String> = names.chain(named_paths().cloned()).chain(modules).take(LOOKS_MAX).collect();
+        let names: Vec<String> = names.chain(words).chain(modules).take(LOOKS_MAX).collect();
         for folder in &searched {
-            for name in &names {
+            for name in self.present(folder, &names) {
                 self.seek(folder, name);
             }
         }
         if named.uses_git {
-            self.add_repositories(&searched);
+            self.add_repositories(&searched, &folders);
         }
+    }
+
+    /// The folders to which words lead from some folders, and from there: `cd lib && cd deep`. Files are added.
+    fn reach(&mut self, start: BTreeSet<PathBuf>, words: &[String]) -> BTreeSet<PathBuf> {
+        let (mut all, mut next) = (start.clone(), start);
+        for _ in 0..ROUNDS_MAX {
+            let mut deeper = BTreeSet::new();
+            for folder in &next {
+                for place in self
+                    .present(folder, words)
+                    .into_iter()
+                    .flat_map(|word| self.places(folder, word))
+                    .collect::<Vec<_>>()
+                {
+                    // The system follows a link that leads out of the workspace and perhaps back.
+                    if !self.is_folder(&place) {
+                        self.add_file(place);
+                    } else if !all.contains(&place) {
+                        deeper.insert(place);
+                    }
+                }
+            }
+            all.extend(deeper.iter().cloned());
+            next = deeper;
+        }
+        all
+    }
+
+    /// The names that may lead somewhere from a folder: what comes first in them is there.
+    fn present<'n>(&self, folder: &Path, names: &'n [String]) -> Vec<&'n String> {
+        let Some(real) = self.look(folder) else { return Vec::new() };
+        let is_there = |name: &&String| {
+            let first = name.split('/').next().unwrap_or_default();
+            // Python may run another file than the source.
+            let is_python = first == name.as_str() && first.ends_with(".py");
+            let is_other = is_python || name.starts_with("~/");
+            is_other
+                || self.may_look(1)
+                    && !real.join(first).symlink_metadata().is_err_and(|error| is_missing(&error))
+        };
+        names.iter().filter(is_there).collect()
     }
 
     /// The folder, and those above it that a step may write.
@@ -229,8 +264,8 @@ impl<'a> Search<'a> {
         names
     }
 
-    /// Adds the files that fit a pattern in a folder.
-    fn expand(&mut self, folder: &Path, pattern: &str) {
+    /// Adds the files that fit a pattern in a folder. Returns the folders that do; those of `**` are looked through, and not named.
+    fn expand(&mut self, folder: &Path, pattern: &str) -> Vec<PathBuf> {
         let mut parts: Vec<&str> = pattern.split('/').collect();
         let start: Vec<&str> = parts.iter().take_while(|part| !is_pattern(part)).copied().collect();
         parts.drain(..start.len());
@@ -249,18 +284,22 @@ impl<'a> Search<'a> {
             places.retain(|path| self.is_folder(path));
             places = places.iter().flat_map(|place| self.step(place, part)).collect();
         }
-        self.add_matches(&folder.join(pattern), places);
+        let folders = self.add_matches(&folder.join(pattern), places);
+        if pattern.contains("**") { Vec::new() } else { folders }
     }
 
-    /// Adds files, one by one or, if there are many, under one name.
-    pub(super) fn add_matches(&mut self, name: &Path, mut matches: Vec<PathBuf>) {
-        matches.retain(|path| !self.is_folder(path));
+    /// Adds files, one by one or, if there are many, under one name. Returns the folders among them.
+    pub(super) fn add_matches(&mut self, name: &Path, matches: Vec<PathBuf>) -> Vec<PathBuf> {
+        let (folders, mut matches): (Vec<_>, Vec<_>) =
+            matches.into_iter().partition(|path| self.is_folder(path));
         matches.sort_unstable();
         matches.dedup();
         if matches.len() <= MATCHES_MAX {
-            return matches.into_iter().for_each(|path| self.add_file(path));
+            matches.into_iter().for_each(|path| self.add_file(path));
+        } else {
+            self.many.push((name.to_owned(), matches));
         }
-        self.many.push((name.to_owned(), matches));
+        folders
     }
 
     /// The paths that one part of a pattern leads to.

@@ -212,6 +212,48 @@ async fn programs_behind_launchers_and_first_lines_are_bound() {
 }
 
 #[tokio::test]
+async fn files_in_folders_that_words_lead_to_one_by_one_are_bound() {
+    let there = &[
+        ("lib/deep/x", ""),
+        ("q/x", ""),
+        ("a/b/x", ""),
+        ("lib/Cargo.toml", ""),
+        ("deploy.sh", ""),
+        ("f/o/u/r/x", ""),
+    ][..];
+    for (argv, planted) in [
+        (&["sh", "-c", "cd lib && cd deep && sh x.sh"][..], "lib/deep/x.sh"),
+        (&["sh", "-c", "cd lib; cd ../q; sh y.sh"], "q/y.sh"),
+        (&["sh", "-c", "cd f; cd o; cd u; cd r; sh x.sh"], "f/o/u/r/x.sh"),
+        (&["sh", "-c", "cd lib/deep && sh ../../q/y.sh"], "q/y.sh"),
+        (&["sh", "-c", "cd lib && cd deep && cat *.sql"], "lib/deep/x.sql"),
+        (&["make", "-C", "lib", "-C", "deep"], "lib/deep/Makefile"),
+        (&["make", "-Clib", "-Cdeep"], "lib/deep/Makefile"),
+        (&["env", "-C", "lib", "make", "-C", "deep"], "lib/deep/GNUmakefile"),
+        (&["git", "-C", "lib", "-C", "deep", "status"], "lib/deep/.git/config"),
+        (&["python3", "-c", "from a.b import c"], "a/b/c.py"),
+        (&["python3", "-c", "from a.b import c"], "a/b/c.so"),
+        (&["python3", "-c", "from a import b"], "a/b/__init__.py"),
+        (&["sh", "-c", "cd l*b/deep && sh x.sh"], "lib/deep/x.sh"),
+        (&["sh", "-c", "cd l*; cd deep; sh x.sh"], "lib/deep/x.sh"),
+        (&["sh", "-c", "for d in lib; do cd $d/deep; sh x.sh; done"], "lib/deep/x.sh"),
+        (&["sh", "-c", "for d in *; do cd $d; make; done"], "q/Makefile"),
+        (&["sh", "-c", "for d in */; do git -C $d pull; done"], "q/.git/config"),
+        (&["cargo", "build", "--manifest-path", "lib/Cargo.toml"], "lib/build.rs"),
+        (&["sh", "-c", "sh [[:alpha:]]eploy.sh"], "deploy.sh"),
+        (&["bash", "-O", "extglob", "-c", "sh d@(e)ploy.sh"], "deploy.sh"),
+        (&["ksh", "-c", "sh +(d)eploy.sh"], "deploy.sh"),
+        (&["zsh", "-c", "sh (deploy|x).sh"], "deploy.sh"),
+        (&["bash", "-c", "sh $\"deploy\".sh"], "deploy.sh"),
+        (&["python3", "-c", "import os; os.system(\"./de*.sh\")"], "deploy.sh"),
+        (&["perl", "-e", "system(\"sh de*.sh\")"], "deploy.sh"),
+        (&["awk", "BEGIN{system(\"./de*.sh\")}"], "deploy.sh"),
+    ] {
+        check_binds(argv, there, planted).await;
+    }
+}
+
+#[tokio::test]
 async fn names_with_spaces_and_patterns_are_bound() {
     let there = &[("my file.txt", ""), ("a.sh", ""), ("lib/b.sh", ""), ("lib/deep/c.sh", "")][..];
     for (argv, planted) in [

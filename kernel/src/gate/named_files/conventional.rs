@@ -83,8 +83,16 @@ const LAUNCHED: [(&[&str], &str); 3] = [
 ];
 
 /// Programs that expand patterns and variables of their arguments.
-const SHELLS: [&str; 11] =
-    ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "busybox"];
+const SHELLS: [&str; 15] = [
+    "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "busybox", "rbash", "yash",
+    "posh", "osh",
+];
+
+/// Programs whose arguments are often code, which may give texts to a shell.
+const INTERPRETERS: [&str; 18] = [
+    "python", "pypy", "perl", "ruby", "node", "deno", "bun", "php", "lua", "luajit", "awk", "gawk", "mawk",
+    "nawk", "tclsh", "expect", "Rscript", "julia",
+];
 
 /// The files that a program reads from the current folder without being told to. A version in the name does not count: `python3.12`.
 pub(super) fn files_of(program: &str) -> impl Iterator<Item = &'static str> {
@@ -100,7 +108,12 @@ pub(super) fn folders_of(program: &str) -> impl Iterator<Item = &'static str> {
 
 /// True for a shell.
 pub(super) fn is_shell(program: &str) -> bool {
-    SHELLS.contains(&program)
+    is_one_of(program, &SHELLS)
+}
+
+/// True for an interpreter of a language that is no shell.
+pub(super) fn is_interpreter(program: &str) -> bool {
+    is_one_of(program, &INTERPRETERS)
 }
 
 fn is_one_of(program: &str, programs: &[&str]) -> bool {

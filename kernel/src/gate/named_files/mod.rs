@@ -38,6 +38,9 @@ const MODULE_SUFFIXES: [&str; 24] = [
 /// Bytes of the longest word that may name a module.
 const MODULE_BYTES_MAX: usize = 255;
 
+/// Texts within each other whose words count.
+const TEXTS_MAX: usize = 3;
+
 /// Patterns of one call that are expanded. Further patterns bind nothing.
 const PATTERNS_MAX: usize = 256;
 
@@ -57,6 +60,23 @@ pub struct NamedPaths {
 }
 
 impl NamedPaths {
+    /// Paths of which a folder counts as one that the call names: the words, packages (`from a.b import c`), and the folder of a file that
+    /// programs read by convention (`--manifest-path lib/Cargo.toml`).
+    ///
+    /// ```
+    /// let named = ostler_kernel::gate::named_paths(&["cargo", "build", "--manifest-path", "lib/Cargo.toml"]);
+    /// assert!(named.folders().any(|folder| folder == "lib"));
+    /// ```
+    pub fn folders(&self) -> impl Iterator<Item = String> + '_ {
+        let is_package = |word: &&String| is_module(word) && word.contains('.') && !word.contains('/');
+        let packages = self.paths.iter().filter(is_package).map(|word| word.replace('.', "/"));
+        let above = self.paths.iter().filter_map(|path| {
+            let (folder, file) = path.rsplit_once('/')?;
+            self.conventional.contains(&file).then(|| folder.to_owned())
+        });
+        self.paths.iter().cloned().chain(packages).chain(above)
+    }
+
     /// Files that interpreters look for if a word names a module, in the current folder or a named one. Nearly all of them do not exist.
     ///
     /// ```
@@ -67,11 +87,7 @@ impl NamedPaths {
     /// }
     /// ```
     pub fn modules(&self) -> impl Iterator<Item = String> + '_ {
-        let words = self.paths.iter().filter(|word| {
-            let is_plain = |c: char| c.is_alphanumeric() || "._/-".contains(c);
-            word.len() <= MODULE_BYTES_MAX && !word.starts_with('-') && word.chars().all(is_plain)
-        });
-        words.flat_map(|word| {
+        self.paths.iter().filter(|word| is_module(word)).flat_map(|word| {
             let is_module = word.contains('.') && !word.contains('/');
             let path = is_module.then(|| word.replace('.', "/"));
             let above = |path: &String| {
@@ -102,28 +118,37 @@ impl NamedPaths {
 /// ```
 pub fn named_paths<T: AsRef<str>>(argv: &[T]) -> NamedPaths {
     let mut named = Collector::default();
+    let mut all = Vec::new();
     for word in argv.iter().map(AsRef::as_ref) {
         named.add_with_values(word);
-        let shell_words = shell_words(word);
-        shell_words.iter().for_each(|word| named.add_with_values(word));
+        let outer = shell_words(word);
+        let inner = words_within(&outer);
+        let shell_words = || outer.iter().chain(&inner);
+        shell_words().for_each(|word| named.add_with_values(word));
         for part in word.split(|c: char| !(c.is_alphanumeric() || "._/-+@~".contains(c))) {
             named.add_with_values(part);
             named.add_program(part);
         }
         // Perl's `Net::Tool` is `Net/Tool.pm`.
-        shell_words.iter().for_each(|word| named.add_with_values(&word.replace("::", "/")));
+        shell_words().for_each(|word| named.add_with_values(&word.replace("::", "/")));
+        all.push((word, outer, inner));
     }
-    let names = argv.iter().map(AsRef::as_ref);
-    let is_shell =
-        names.clone().any(|word| shell_words(word).iter().any(|word| conventional::is_shell(name(word))));
-    for word in names {
-        if !word.contains(char::is_whitespace) {
-            named.add_pattern(word);
-        }
-        let words = if is_shell { shell_words(word) } else { Vec::new() };
-        words.iter().for_each(|word| named.add_pattern(word));
-    }
+    named.add_patterns(&all);
     named.found
+}
+
+/// The words of words with spaces, which may be texts for another shell: `sh -c "ssh here 'cat *.txt'"`.
+fn words_within(words: &[String]) -> Vec<String> {
+    let (mut all, mut texts) = (Vec::new(), words.to_vec());
+    for _ in 0..TEXTS_MAX {
+        texts = texts
+            .iter()
+            .filter(|word| word.contains(char::is_whitespace))
+            .flat_map(|it| shell_words(it))
+            .collect();
+        all.extend(texts.iter().cloned());
+    }
+    all
 }
 
 #[derive(Default)]
@@ -162,6 +187,31 @@ impl Collector {
         }
     }
 
+    /// Adds the patterns among arguments, with the words of each and the words within those.
+    fn add_patterns(&mut self, all: &[(&str, Vec<String>, Vec<String>)]) {
+        let is_any = |is: fn(&str) -> bool| {
+            all.iter().any(|(_, outer, inner)| outer.iter().chain(inner).any(|word| is(name(word))))
+        };
+        let (is_shell, is_code) = (is_any(conventional::is_shell), is_any(conventional::is_interpreter));
+        for (word, outer, inner) in all {
+            if !word.contains(char::is_whitespace) {
+                self.add_pattern(word);
+            }
+            if is_shell {
+                outer.iter().for_each(|word| self.add_pattern(word));
+            }
+            // Most stars and brackets of code are no patterns.
+            let is_likely =
+                |word: &&String| word.contains(['*', '?', COMPUTED]) && word.contains(char::is_alphanumeric);
+            let parts: Vec<String> = match is_code {
+                true => word.split(|c| !is_of_pattern(c)).flat_map(shell_words).collect(),
+                false => Vec::new(),
+            };
+            let within = inner.iter().filter(|_| is_shell).chain(&parts);
+            within.filter(is_likely).for_each(|word| self.add_pattern(word));
+        }
+    }
+
     /// Adds a pattern. One that is computed as a whole could be anything, and is left out.
     fn add_pattern(&mut self, word: &str) {
         for word in std::iter::once(word).chain(values(word)) {
@@ -174,6 +224,17 @@ impl Collector {
             }
         }
     }
+}
+
+/// True for a word that may name a module.
+fn is_module(word: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || "._/-".contains(c);
+    word.len() <= MODULE_BYTES_MAX && !word.starts_with('-') && word.chars().all(is_plain)
+}
+
+/// True for a character of a path or a pattern in code.
+fn is_of_pattern(c: char) -> bool {
+    c.is_alphanumeric() || "._/-+@~*?[]!^:$".contains(c)
 }
 
 /// The name of a program at a path.
@@ -208,6 +269,7 @@ mod tests {
             (&["python3", "-m", "a.b.tool"], "a/b/tool.py"),
             (&["python3", "-m", "a.b.tool"], "a/b.py"),
             (&["python3", "-c", "import helper; helper.go()"], "helper.py"),
+            (&["python3", "-c", "from a.b import c"], "c.py"),
             (&["node", "./server"], "./server/index.js"),
             (&["node", "-e", "require('./lib/x')"], "./lib/x.js"),
             (&["ruby", "-rhelper", "-e", "go"], "helper.rb"),
@@ -231,6 +293,20 @@ mod tests {
             named_paths(&["-m", "a b", &long[..]]).modules().find(|it| it.len() > MODULE_BYTES_MAX),
             None
         );
+    }
+
+    #[test]
+    fn folders_are_named_by_words_packages_and_files_read_by_convention() {
+        for (argv, folder) in [
+            (&["make", "-C", "lib"][..], "lib"),
+            (&["python3", "-c", "from a.b import c"], "a/b"),
+            (&["cargo", "build", "--manifest-path", "lib/Cargo.toml"], "lib"),
+            (&["docker", "compose", "-fd/compose.yaml", "up"], "d"),
+        ] {
+            assert!(named_paths(argv).folders().any(|it| it == folder), "{argv:?} does not name {folder}");
+        }
+        let named = named_paths(&["sh", "lib/Cargo.toml"]);
+        assert!(!named.folders().any(|it| it == "lib"), "sh reads no such file by convention");
     }
 
     #[test]
@@ -287,6 +363,14 @@ mod tests {
             (&["sh", "-c", "curl -d '{\"a\":1}' $X"], &[]),
             (&["prettier", "src/**/*.ts"], &["src/**/*.ts"]),
             (&["tool", "--of=*.c"], &["--of=*.c", "*.c"]),
+            (&["bash", "-c", "sh d@(e)ploy.sh [[:alpha:]].sh"], &["d*ploy.sh", "[[:alpha:]].sh"]),
+            (
+                &["sh", "-c", "ssh here 'cat *.sql \"lib/[ab]?\"'; ls *"],
+                &["cat *.sql \"lib/[ab]?\"", "*", "*.sql", "lib/[ab]?"],
+            ),
+            (&["python3", "-c", "import os; os.system(\"sh de*.sh\")"], &["sh de*.sh", "de*.sh"]),
+            (&["python3.12", "-c", "from a import *; run('./de*.sh', x[0], 2 * y)"], &["./de*.sh"]),
+            (&["awk", "BEGIN { system(\"./de*.sh\") }"], &["./de*.sh"]),
             // No shell expands these.
             (&["psql", "-c", "select * from t"], &[]),
             (&["psql", "", "-c", "select * from t"], &[]),

@@ -3,12 +3,13 @@
 /// Stands for a part of a word that the shell computes: a variable, or the alternatives of braces.
 pub(super) const COMPUTED: char = '\u{0}';
 
-/// The words of a text. A variable and a group of braces become [`COMPUTED`], except the folders that a shell knows: `$HOME` becomes
-/// `~`, and `$PWD` becomes `.`. An unfinished quote ends with the text.
+/// The words of a text. A variable, a group of braces, and alternatives in parentheses become [`COMPUTED`], except the folders that a
+/// shell knows: `$HOME` becomes `~`, and `$PWD` becomes `.`. An unfinished quote ends with the text.
 pub(super) fn shell_words(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
-    let mut rest = text.chars().peekable();
+    let (mut rest, mut last) = (text.chars().peekable(), None);
     while let Some(c) = rest.next() {
+        let before = last.replace(c);
         match (c, quote) {
             ('\'', Some('\'')) | ('"', Some('"')) => quote = None,
             ('\'' | '"', None) => quote = Some(c),
@@ -19,6 +20,8 @@ pub(super) fn shell_words(text: &str) -> Vec<String> {
                 skip_escaped(&mut rest);
                 word.push(COMPUTED);
             }
+            // `$"a"` is a text to be translated.
+            ('$', None) if rest.peek() == Some(&'"') => {}
             ('$', _) => {
                 let ahead: String = rest.clone().take(VARIABLE_CHARS_MAX).collect();
                 let (length, value) = variable(&ahead);
@@ -34,6 +37,22 @@ pub(super) fn shell_words(text: &str) -> Vec<String> {
                         word.push(COMPUTED);
                     }
                     None => word.push(c),
+                }
+            }
+            ('(', None) => {
+                let ahead: String = rest.clone().take(GROUP_CHARS_MAX).collect();
+                match alternatives(before, &ahead) {
+                    Some(inside) => {
+                        rest.by_ref().take(inside.chars().count() + 1).for_each(drop);
+                        if before.is_some_and(|c| EXTENDED.contains(c)) {
+                            word.pop();
+                        }
+                        word.push(COMPUTED);
+                        last = Some(')');
+                        // They may be commands as well.
+                        words.extend(shell_words(inside));
+                    }
+                    None => words.push(std::mem::take(&mut word)),
                 }
             }
             _ if c.is_whitespace() || ";|&<>()`".contains(c) => words.push(std::mem::take(&mut word)),
@@ -94,6 +113,22 @@ fn group(ahead: &str) -> Option<usize> {
     is_group.then(|| inside.chars().count() + 1)
 }
 
+/// Characters before alternatives in parentheses, as bash and ksh write them: `@(a|b)`.
+const EXTENDED: &str = "@+!?*";
+
+/// Alternatives after their `(`, up to the `)`: `@(a b)` and `(a|b)`. None for those of a command: `$(a|b)`.
+fn alternatives(before: Option<char>, ahead: &str) -> Option<&str> {
+    let mut depth = 1;
+    let end = ahead.find(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0
+    })?;
+    let inside = &ahead[..end];
+    let is_extended = before.is_some_and(|c| EXTENDED.contains(c));
+    let is_command = before.is_some_and(|c| "$<>".contains(c)) || inside.contains(char::is_whitespace);
+    (is_extended || inside.contains('|') && !is_command).then_some(inside)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +148,16 @@ mod tests {
             ("sh x$'\\x2e\\''sh \"$'a'\"", &["sh", "x\u{0}sh", "$'a'"]),
             ("sh a\\\nb $A_B.sh {a, b}", &["sh", "ab", "\u{0}.sh", "{a,", "b}"]),
             ("sh ~+/x.sh ~-/y.sh", &["sh", "./x.sh", "\u{0}/y.sh"]),
+            (
+                "sh d@(e)p+(l|o)y !(a b).sh *(x)",
+                &["sh", "e", "l", "o", "d\u{0}p\u{0}y", "a", "b", "\u{0}.sh", "x", "\u{0}"],
+            ),
+            (
+                "sh (a|b(c)).sh; (cd x|y) $(d|e)",
+                &["sh", "a", "b", "c", "\u{0}.sh", "cd", "x", "y", "\u{0}", "d", "e"],
+            ),
+            ("f(x) '@(a)' \"(a|b)\" @(a", &["f", "x", "@(a)", "(a|b)", "@", "a"]),
+            ("sh $\"deploy\".sh a$\"b $X\"", &["sh", "deploy.sh", "ab \u{0}"]),
             ("echo \"a\\\"b\" 'it", &["echo", "a\"b", "it"]),
             ("", &[]),
         ] {
