@@ -353,16 +353,20 @@ fn programs_that_outlive_their_process_are_ended_by_the_next() {
 #[test]
 fn temporary_files_of_a_killed_process_are_removed_by_the_next() {
     let world = with_left();
-    let script = "echo secret > $TMPDIR/file; echo $TMPDIR > new; mv new where; exec sleep 1000";
+    let script = "echo secret > $TMPDIR/file; echo $TMPDIR > new; dirname $OSTLER_PROGRESS >> new; mv new where; exec sleep 1000";
     let argv = serde_json::json!({"argv": ["sh", "-c", script]});
-    world.file("left.yaml", &format!("id: left\nnodes:\n  - {{id: act, tool: shell.run, params: {argv}}}\n"));
+    let node = format!("{{id: act, tool: shell.run, heartbeat_timeout: 50s, timeout: 60s, params: {argv}}}");
+    world.file("left.yaml", &format!("id: left\nnodes:\n  - {node}\n"));
     let run = world.start("run left.yaml --workspace work --intent 2 --config landlock.toml");
-    let folder = until_lines(&world, "where", 1).remove(0);
+    let folders = until_lines(&world, "where", 2);
     run.signal("KILL");
     run.end();
-    assert!(std::path::Path::new(&folder).join("file").exists());
+    let path = |folder: &String, file: &str| std::path::Path::new(folder).join(file);
+    assert!(path(&folders[0], "file").exists() && path(&folders[1], "progress").exists());
     world.ostler("ps --config landlock.toml").exits(0);
-    assert!(!std::path::Path::new(&folder).exists(), "{folder} is still there");
+    for folder in folders {
+        assert!(!path(&folder, "").exists(), "{folder} is still there");
+    }
 }
 
 #[test]

@@ -3,13 +3,15 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use ostler_kernel::event::Failure;
 use ostler_kernel::port::{AttemptLog, AttemptLogError, TOKEN_BYTES_MAX};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
+
+use super::temporary_folder::TemporaryFolder;
+use super::tool_spec::transient;
 
 /// Environment variable with the path of the pipe.
 pub const PROGRESS: &str = "OSTLER_PROGRESS";
@@ -17,45 +19,35 @@ pub const PROGRESS: &str = "OSTLER_PROGRESS";
 /// Environment variable with the last token of the previous attempt; unset if there was none.
 pub const RESUME_TOKEN: &str = "OSTLER_RESUME_TOKEN";
 
-/// A named pipe in a private folder, both removed on drop.
+/// A named pipe in a temporary folder of its call, removed with it.
 #[derive(Debug)]
 pub(super) struct ProgressPipe {
-    folder: PathBuf,
+    _folder: TemporaryFolder,
     path: PathBuf,
 }
 
 impl ProgressPipe {
-    /// Creates a pipe that only this user can open; blocks meanwhile.
-    pub(super) fn make() -> io::Result<ProgressPipe> {
-        static PIPES: AtomicU64 = AtomicU64::new(0);
-        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let number = PIPES.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("ostler-{}-{number}-{nanos:x}", std::process::id()));
-        let mut builder = std::fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&folder)?;
-        let pipe = ProgressPipe { path: folder.join("progress"), folder };
-        make_fifo(&pipe.path)?;
-        Ok(pipe)
+    /// Creates a pipe that only this user can open, for a call of a data folder; blocks meanwhile.
+    pub(super) fn make(owner: &str) -> Result<ProgressPipe, Failure> {
+        let folder = TemporaryFolder::make(owner)?;
+        let path = folder.path().join("progress");
+        make_fifo(&path).map_err(unpiped)?;
+        Ok(ProgressPipe { _folder: folder, path })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn open(&self) -> io::Result<ProgressReader> {
-        let receiver = OpenOptions::new().open_receiver(&self.path)?;
-        let sender = OpenOptions::new().open_sender(&self.path)?;
+    pub(super) fn open(&self) -> Result<ProgressReader, Failure> {
+        let receiver = OpenOptions::new().open_receiver(&self.path).map_err(unpiped)?;
+        let sender = OpenOptions::new().open_sender(&self.path).map_err(unpiped)?;
         Ok(ProgressReader { receiver, _open: sender, line: Vec::new(), is_long: false })
     }
 }
 
-impl Drop for ProgressPipe {
-    fn drop(&mut self) {
-        // A leftover stays in the temporary folder.
-        let _ = std::fs::remove_file(&self.path);
-        let _ = std::fs::remove_dir(&self.folder);
-    }
+fn unpiped(error: io::Error) -> Failure {
+    transient(format!("cannot make a pipe for the program's progress: {error}"))
 }
 
 #[cfg(target_os = "linux")]
@@ -158,8 +150,8 @@ mod tests {
 
     #[tokio::test]
     async fn each_line_is_a_token_and_what_is_none_a_sign_of_life() {
-        let pipe = ProgressPipe::make().unwrap();
-        let folder = pipe.folder.clone();
+        let pipe = ProgressPipe::make("progress").unwrap();
+        let path = pipe.path.clone();
         let mut lines = pipe.open().unwrap();
         let log = Heard::default();
         let long = "x".repeat(TOKEN_BYTES_MAX + 1);
@@ -170,6 +162,17 @@ mod tests {
         let heard = log.0.into_inner().unwrap();
         assert_eq!(heard, ["one".into(), Value::Null, "two".into(), Value::Null, Value::from("three")]);
         drop(pipe);
-        assert!(!folder.exists());
+        assert!(!path.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn a_pipe_of_a_killed_process_is_removed_with_the_temporary_folders() {
+        let owner = format!("progress {}", std::process::id());
+        let pipe = ProgressPipe::make(&owner).unwrap();
+        let path = pipe.path.clone();
+        // A killed process drops nothing.
+        std::mem::forget(pipe);
+        TemporaryFolder::remove_all_of(&owner);
+        assert!(!path.parent().unwrap().exists());
     }
 }

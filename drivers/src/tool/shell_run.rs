@@ -245,9 +245,9 @@ impl Call {
         if log.heartbeat_ms().is_none() {
             return self.finish(stdin, log).await;
         }
-        let unpiped = |error| transient(format!("cannot make a pipe for the program's progress: {error}"));
-        let pipe = off_runtime(move |_| ProgressPipe::make().map_err(unpiped)).await?;
-        let mut lines = pipe.open().map_err(unpiped)?;
+        let owner = self.supervision.works_for.as_ref().map_or("", DataFolder::id).to_owned();
+        let pipe = off_runtime(move |_| ProgressPipe::make(&owner)).await?;
+        let mut lines = pipe.open()?;
         self.supervision.cage = self.supervision.cage.map(|cage| cage.allow_writing(pipe.path()));
         self.environment.push((PROGRESS.to_owned(), pipe.path().to_string_lossy().into_owned()));
         let token = log.resume_token().map_err(|error| crash(error.to_string()))?;
