@@ -3,16 +3,22 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use common::{Hold, left_by, states, submit, system, until};
-use ostler_actors::{Answer, RunError};
+use ostler_actors::{Answer, Approval, RunError, System};
 use ostler_kernel::event::{Event, HumanRequest};
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{Journal, RunRowStatus, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{ApprovalTest, NodeState, RunStatus};
+use ostler_kernel::port::{
+    BoxFuture, CallContext, Journal, NamedFile, RunRowStatus, Seq, StreamBatch, StreamId, Tool, ToolResult,
+    ToolSpec,
+};
+use ostler_kernel::run::{AnswerError, ApprovalTest, NodeState, RunStatus};
 use ostler_store::MemoryJournal;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 fn tested(argv: &[&str]) -> Value {
     let contract = json!([{"method": "schema"}, {"method": "test", "p": 1, "spec": {"argv": argv}}]);
@@ -215,4 +221,132 @@ async fn a_question_whose_time_was_over_before_the_restart_is_not_asked_anew() {
     let act = view.run.instance(&"act".into()).unwrap();
     assert_eq!((act.requests, act.reason.as_ref().unwrap().to_string().as_str()), (1, "human_timeout"));
     second.shutdown().await;
+}
+
+/// A tool whose calls go by one file; the test sets its content.
+struct Scripted {
+    call: Arc<Hold>,
+    content: Mutex<u8>,
+}
+
+impl Scripted {
+    fn new(content: u8) -> Arc<Scripted> {
+        let call = Hold::new("script", Effect::Write, Idempotency::Natural);
+        Arc::new(Scripted { call, content: Mutex::new(content) })
+    }
+
+    fn becomes(&self, content: u8) {
+        *self.content.lock().unwrap() = content;
+    }
+}
+
+impl Tool for Scripted {
+    fn spec(&self) -> &ToolSpec {
+        self.call.spec()
+    }
+
+    fn class(&self, params: &Map<String, Value>) -> CallClass {
+        self.call.class(params)
+    }
+
+    fn named_files(&self, _: &Map<String, Value>, _: Arc<Path>) -> BoxFuture<'_, Vec<NamedFile>> {
+        let digest = Digest([*self.content.lock().unwrap(); 32]);
+        let file = NamedFile { path: "deploy.sh".to_owned(), digest, bytes: 1, text: None, unbound: None };
+        Box::pin(std::future::ready(vec![file]))
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        self.call.call(permit, context)
+    }
+}
+
+const KIND: u8 = 1;
+const EVIL: u8 = 2;
+
+/// A run that asks about a call of the tool, while `build` holds the only slot.
+async fn asks_beside_a_build(script: &Arc<Scripted>) -> (System, RunId, Arc<Hold>) {
+    let build = Hold::new("build", Effect::Read, Idempotency::Natural);
+    let tools: Vec<Arc<dyn Tool>> = vec![build.clone(), script.clone()];
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let deploy = json!({"id": "deploy", "tool": "script", "approval": "before", "human_timeout": "1h"});
+    let nodes = json!([{"id": "build", "tool": "build"}, deploy]);
+    let run = submit(&system, json!({"id": "p", "policy": {"slots": 1}, "nodes": nodes})).await;
+    build.started().await;
+    until(async || !system.approvals(run).await.unwrap().is_empty()).await;
+    (system, run, build)
+}
+
+async fn question(system: &System, run: RunId) -> Approval {
+    system.approvals(run).await.unwrap().remove(0)
+}
+
+async fn says_yes(system: &System, asked: &Approval) -> Result<(), RunError> {
+    system.answer(&asked.id, asked.digest.unwrap(), Answer::approve().by("ann")).await
+}
+
+#[track_caller]
+fn check_is_asked_anew(answered: Result<(), RunError>, number: u32) {
+    let anew = AnswerError::AskedAnew { node: "deploy".into(), request: number, latest: number + 1 };
+    assert!(matches!(&answered, Err(RunError::Answer(error)) if *error == anew), "{answered:?}");
+}
+
+/// Who could write the file would have one content asked about, another one looked at, and the first one started.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_to_files_that_are_others_by_now_is_refused_and_the_question_is_asked_anew() {
+    let script = Scripted::new(EVIL);
+    let (system, run, build) = asks_beside_a_build(&script).await;
+    let first = question(&system, run).await;
+    script.becomes(KIND);
+    check_is_asked_anew(says_yes(&system, &first).await, 1);
+    let second = question(&system, run).await;
+    assert_ne!(second.digest, first.digest);
+    let was: Vec<Digest> = second.files_before.iter().map(|file| file.digest).collect();
+    assert_eq!((was, second.is_outdated), (vec![Digest([EVIL; 32])], false));
+
+    script.becomes(EVIL);
+    build.go(1);
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
+    assert_eq!(states(&system, run).await, "build executed, deploy waiting_human");
+    check_is_asked_anew(says_yes(&system, &second).await, 2);
+    assert_eq!(question(&system, run).await.digest, first.digest);
+    script.becomes(KIND);
+    let third = question(&system, run).await;
+    check_is_asked_anew(system.check_answer(&third.id, third.digest.unwrap()).await, 3);
+
+    script.call.go(1);
+    says_yes(&system, &question(&system, run).await).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_holds_for_files_that_are_again_what_they_were() {
+    let script = Scripted::new(KIND);
+    let (system, run, build) = asks_beside_a_build(&script).await;
+    let asked = question(&system, run).await;
+    script.becomes(EVIL);
+    assert!(question(&system, run).await.is_outdated);
+    script.becomes(KIND);
+    system.check_answer(&asked.id, asked.digest.unwrap()).await.unwrap();
+    says_yes(&system, &asked).await.unwrap();
+    script.call.go(1);
+    build.go(1);
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    let view = system.view(run, None).await.unwrap();
+    let deploy = view.run.instance(&"deploy".into()).unwrap();
+    assert_eq!((deploy.requests, deploy.shown.as_deref()), (1, asked.digest.as_ref()));
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_no_needs_no_look() {
+    let script = Scripted::new(KIND);
+    let (system, run, build) = asks_beside_a_build(&script).await;
+    let asked = question(&system, run).await;
+    script.becomes(EVIL);
+    system.answer(&asked.id, asked.digest.unwrap(), Answer::reject()).await.unwrap();
+    build.go(1);
+    until(async || states(&system, run).await == "build executed, deploy cancelled").await;
+    assert!(!script.call.has_started());
+    system.shutdown().await;
 }

@@ -89,8 +89,8 @@ pub struct Approval {
     pub result: Option<Output>,
     /// The call of a model that the budget does not allow.
     pub shortfall: Option<Box<Shortfall>>,
-    /// The question would show something else by now, because tools or the policy have changed; it is repeated when the
-    /// run resumes.
+    /// The question would show something else by now, because tools, the policy or files have changed; it is repeated
+    /// when the run resumes, and in place of a yes.
     pub is_outdated: bool,
     /// When it was asked, in milliseconds since the Unix epoch.
     pub asked: Ticks,
@@ -229,11 +229,14 @@ impl System {
 
     /// Answers a question with the digest `shown`; the run goes on. Durable on return.
     ///
+    /// An approval of a call looks once more at what the question shows, such as the files that the call names. If that
+    /// is something else by now, the question is asked anew in place of the answer.
+    ///
     /// # Errors
     ///
     /// [`RunError::InvalidState`] if the run has no open question or is suspended (use [`System::resume`] first);
     /// otherwise an [`ostler_kernel::run::AnswerError`] if the question is closed or shows something else. Nothing has
-    /// changed then.
+    /// changed then, but for a question that is asked anew.
     pub async fn answer(&self, id: &ApprovalId, shown: Digest, answer: Answer) -> Result<(), RunError> {
         answer.check()?;
         self.finish_retractions().await?;
@@ -251,15 +254,20 @@ impl System {
         self.or_refused(run, message, answered).await
     }
 
-    /// Checks that an answer with the digest `shown` would be accepted now.
+    /// Checks that a yes with the digest `shown` would be accepted now. As the yes does, it looks once more at what the
+    /// question shows, and asks anew if that is something else by now.
     ///
     /// # Errors
     ///
     /// See [`System::answer`].
     pub async fn check_answer(&self, id: &ApprovalId, shown: Digest) -> Result<(), RunError> {
-        let view = self.view(id.run, None).await?;
-        self.lifecycle_by(&view).accepts(LifecycleMessage::Approve)?;
-        Ok(view.run.check_answer(&id.node, id.request, shown, self.services.journal.now())?)
+        let (ApprovalId { run, node, request }, message) = (id.clone(), LifecycleMessage::Approve);
+        let view = self.view(run, None).await?;
+        self.lifecycle_by(&view).accepts(message)?;
+        self.check_has_all(&view)?;
+        view.run.check_answer(&node, request, shown, self.services.journal.now())?;
+        let checked = self.tell(run, Request::CheckYes { node, request, shown }).await;
+        self.or_refused(run, message, checked).await
     }
 
     /// Loads the value of a result.

@@ -3,7 +3,7 @@
 use ostler_kernel::evaluation::Judgement;
 use ostler_kernel::event::GateVerdict;
 use ostler_kernel::gate::{Denial, Provenance};
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::Delta;
 use ostler_kernel::port::{ModelCall, RunRow, ToolResult};
 use ostler_kernel::run::{Operation, Patch};
@@ -79,6 +79,12 @@ pub(crate) enum PlannedChange {
 pub(crate) enum Request {
     Operate(Operation),
     Answer(AnswerRequest),
+    /// Tell whether a yes would be accepted now. Nobody is taken to have answered.
+    CheckYes {
+        node: NodeId,
+        request: u32,
+        shown: Digest,
+    },
     WaitAnswer(WaitAnswerRequest),
     Planned(PlannedChange),
     /// Settle an attempt in doubt.
@@ -87,4 +93,17 @@ pub(crate) enum Request {
     Checkpoint,
     /// Take a suspension back that is not complete.
     GoOn,
+}
+
+impl Request {
+    /// The question that is answered with yes, and the digest that the person saw; `None` for any other request.
+    pub(crate) fn yes_to(&self) -> Option<(&NodeId, u32, Digest)> {
+        match self {
+            Request::Answer(answer) if answer.answer.approve => {
+                Some((&answer.node, answer.request, answer.shown))
+            }
+            Request::CheckYes { node, request, shown } => Some((node, *request, *shown)),
+            _ => None,
+        }
+    }
 }

@@ -6,7 +6,7 @@ use ostler_kernel::gate::Denial;
 use ostler_kernel::grant::GrantedCall;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::ledger::{Amounts, CallLimits};
-use ostler_kernel::plan::Rule;
+use ostler_kernel::plan::{Node, Rule};
 use ostler_kernel::run::{ApprovalRequest, NodeStatus, Operation, RunInput};
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use crate::base::error::RunError;
 use crate::messages::agent::{AskReply, PlannedChange, Request};
 
 impl RunDriver {
-    /// Decides on a request. The reply is sent once the decision is durable.
+    /// Decides on a request, after [`RunDriver::look_again`]. The reply is sent once the decision is durable.
     pub(super) fn ask(&mut self, request: Request, reply: AskReply) {
         // Deadlines that have passed take effect before the request.
         self.fire_due_timers();
@@ -38,6 +38,11 @@ impl RunDriver {
             Request::Answer(request) => self
                 .left_of_calls()
                 .and_then(|left| request.into_input(&self.run, self.services.journal.now(), left)),
+            Request::CheckYes { node, request, shown } => {
+                let checked = self.run.check_answer(&node, request, shown, self.services.journal.now());
+                self.writer.answers.push((reply, checked.map_err(RunError::from)));
+                return;
+            }
             Request::WaitAnswer(request) => {
                 let broken = |rules: &[Rule], value: &Value| self.services.gatekeeper.broken(rules, value);
                 Ok(request.into_input(&self.run, self.services.journal.now(), &broken))
@@ -165,27 +170,52 @@ impl RunDriver {
         true
     }
 
-    /// Repeats open questions with a changed digest, after tools or the policy have changed.
+    /// Repeats open questions with a changed digest, after tools, the policy or files have changed.
     pub(super) async fn ask_anew(&mut self) {
         let waiting = self.run.instances().filter_map(|(node, instance)| match instance.status {
             NodeStatus::WaitingHuman { ask, .. } => Some((node.clone(), ask)),
             _ => None,
         });
         for (node, ask) in waiting.collect::<Vec<_>>() {
-            if matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node) {
-                let shown = approval_request::shown(
-                    &self.services.gatekeeper,
-                    &self.services.results,
-                    &self.opened,
-                    &self.run,
-                    &node,
-                    ask,
-                )
-                .await;
-                let digest = self.keep_shown(&shown.request).await;
-                let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(digest)));
-                self.apply_effects(events);
-            }
+            self.ask_anew_about(&node, ask).await;
         }
+    }
+
+    /// Looks once more at the work that a yes would allow, and asks anew if the question would show something else by now: a person may
+    /// have looked at files that are others than those asked about. Only a yes that would be accepted is worth the look.
+    pub(super) async fn look_again(&mut self, request: &Request) {
+        let Some((node, number, shown)) = request.yes_to() else { return };
+        // Expired questions are not asked again.
+        self.fire_due_timers();
+        if self.run.check_answer(node, number, shown, self.services.journal.now()).is_err() {
+            return;
+        }
+        let status = self.run.instance(node).map(|instance| &instance.status);
+        if let Some(&NodeStatus::WaitingHuman { ask, .. }) = status
+            && let Some(node) = self.run.node(node).cloned()
+        {
+            self.ask_anew_about(&node, ask).await;
+        }
+    }
+
+    /// Repeats the open question of a node if its digest has changed.
+    async fn ask_anew_about(&mut self, node: &Node, ask: HumanRequestKind) {
+        if !matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node) {
+            return;
+        }
+        let shown = approval_request::shown(
+            &self.services.gatekeeper,
+            &self.services.results,
+            &self.opened,
+            &self.run,
+            node,
+            ask,
+        )
+        .await;
+        let digest = self.keep_shown(&shown.request).await;
+        // The look may have lasted until the deadline.
+        self.fire_due_timers();
+        let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(digest)));
+        self.apply_effects(events);
     }
 }

@@ -164,7 +164,11 @@ impl AgentState {
             AgentMessage::BeforeTest { run, of: (node, attempt), reply } => {
                 let _ = reply.send(drive.before_test(run, &node, attempt));
             }
-            AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
+            AgentMessage::Ask { request, reply } => {
+                // Boxed: otherwise this rare future enlarges the future of every message.
+                Box::pin(drive.look_again(&request)).await;
+                drive.ask(*request, reply);
+            }
         }
         self.advance().await
     }

@@ -35,7 +35,10 @@ pub enum AnswerError {
         by: String,
     },
     /// The document has changed, so the question was asked again.
-    #[error("question {request} of node {node} is closed: the work has changed; answer question {latest}")]
+    #[error(
+        "question {request} of node {node} is closed: the work has changed; `ostler approvals` shows question {latest}, what differs and \
+         what to type"
+    )]
     AskedAnew {
         /// The node.
         node: NodeId,

@@ -103,7 +103,7 @@ pub struct ApprovalView {
     pub refusal: Option<String>,
     /// Digest of what is shown; an answer must name it.
     pub digest: Option<String>,
-    /// Tools or the policy have changed since: the question is repeated when the run resumes.
+    /// Tools, the policy or files have changed since: the question is repeated when the run resumes, and in place of a yes.
     pub outdated: bool,
     /// Time of the question in milliseconds since the Unix epoch.
     pub asked_ms: i64,

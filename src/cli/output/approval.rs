@@ -126,7 +126,8 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     }
     if question.outdated {
         lines.push(
-            "    tools, policy or files have changed: the node asks again when the run resumes".to_owned(),
+            "    tools, policy or files have changed: the node asks again when it is approved or the run resumes"
+                .to_owned(),
         );
     }
     let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
@@ -211,7 +212,7 @@ fn plan_name(id: &str) -> String {
     }
 }
 
-fn show_all_command() -> String {
+pub(super) fn show_all_command() -> String {
     hints::command("approvals", &[], "--json")
 }
 

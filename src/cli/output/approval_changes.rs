@@ -4,8 +4,9 @@ use ostler_kernel::event::ApprovalVoid;
 use ostler_server::wire::{ApprovalView, FileView};
 use serde_json::Value;
 
-use crate::cli::output::approval::{Detail, short_digest};
+use crate::cli::output::approval::{Detail, short_digest, show_all_command};
 use crate::cli::output::labels::short_id;
+use crate::cli::output::units::plural;
 
 /// The approval that a person gave in the repeated run, and what the question shows otherwise.
 pub(super) fn earlier_lines(question: &ApprovalView, detail: Detail, lines: &mut Vec<String>) {
@@ -51,15 +52,20 @@ fn is_same(file: &FileView) -> bool {
     file.was.is_none() && !file.is_new
 }
 
-/// The files that a call names, and what changed in them.
+/// The files that a call names, with their digests, and what changed in them.
 pub(super) fn file_lines(files: &[FileView], detail: Detail, lines: &mut Vec<String>) {
-    let same: Vec<&str> = files.iter().filter(|file| is_same(file)).map(|file| file.path.as_str()).collect();
-    if !same.is_empty() {
-        lines.push(format!("    goes by {}", detail.line(&same.join(", "))));
+    // As many digits as an answer needs: of fewer, two files that begin alike could be made.
+    let short = |digest: &Option<String>| digest.as_deref().map(short_digest).unwrap_or_default();
+    let (same, changed): (Vec<&FileView>, Vec<&FileView>) = files.iter().partition(|file| is_same(file));
+    for file in same.iter().take(detail.lines()) {
+        lines.push(format!("    goes by {} ({})", detail.line(&file.path), short(&file.digest)));
     }
-    for file in files.iter().filter(|file| !is_same(file)) {
+    let more = same.len().saturating_sub(detail.lines());
+    if more > 0 {
+        lines.push(format!("    goes by {}; {} shows all", plural(more, "more file"), show_all_command()));
+    }
+    for file in changed {
         let path = detail.line(&file.path);
-        let short = |digest: &Option<String>| digest.as_deref().map(short_digest).unwrap_or_default();
         let (was, is) = (short(&file.was), short(&file.digest));
         lines.push(match (&file.was, &file.digest) {
             (Some(_), None) => format!("    gone since the question was asked: {path} (was {was})"),
