@@ -1,6 +1,7 @@
 //! Approvals at a terminal.
 
 use super::approvals::{OUTER, question, waiting, world};
+use super::bound_files::DEPLOY;
 use super::world::World;
 use serde_json::json;
 use std::io::Write;
@@ -8,6 +9,16 @@ use std::process::{Command, Stdio};
 
 /// Runs a command at a pseudo-terminal, and types each text after its prompt: earlier input is discarded.
 pub(crate) fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32, String)> {
+    at_terminal_after(world, line, typed, |_| ())
+}
+
+/// Like [`at_terminal`], and does `before` between a prompt and the text, given the place of the text among those typed.
+fn at_terminal_after(
+    world: &World,
+    line: &str,
+    typed: &[(&str, &str)],
+    before: impl Fn(usize),
+) -> Option<(i32, String)> {
     if Command::new("script").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return None;
     }
@@ -44,11 +55,12 @@ pub(crate) fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> 
         said.push_str(&String::from_utf8_lossy(&bytes[..count]));
         count > 0
     };
-    for (after, text) in typed {
+    for (at, (after, text)) in typed.iter().enumerate() {
         while !said[from..].contains(after) {
             assert!(read(&mut said), "it never said {after:?}:\n{said}");
         }
         from = said.len();
+        before(at);
         keys.write_all(text.as_bytes()).unwrap();
         keys.flush().unwrap();
     }
@@ -112,4 +124,26 @@ fn a_question_in_a_run_below_is_asked_at_the_terminal() {
     };
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("may I?"), "{said}");
+}
+
+#[test]
+fn a_yes_at_the_terminal_to_a_script_that_changed_meanwhile_shows_the_question_again() {
+    let world = world();
+    world.file("deploy.yaml", DEPLOY).file("work/deploy.sh", "echo evil > out\n");
+    let run = "run deploy.yaml --workspace work --intent 2";
+    let change = |at| {
+        if at == 0 {
+            world.file("work/deploy.sh", "echo kind > out\n");
+        }
+    };
+    let answered = at_terminal_after(&world, run, &[("go > ", "y\n"), ("go > ", "y\n")], change);
+    let Some((code, said)) = answered else {
+        eprintln!("skipped: no `script` of util-linux, which makes a terminal");
+        return;
+    };
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("not accepted: question 1 of node go is closed: the work has changed"), "{said}");
+    assert!(said.contains("changed since the question was asked: deploy.sh (b3:"), "{said}");
+    assert!(said.contains("│ -echo evil > out"), "{said}");
+    assert_eq!(world.work("out"), "kind\n");
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::approvals::{approve, question, world};
 use super::world::World;
 
-const DEPLOY: &str = r#"
+pub(super) const DEPLOY: &str = r#"
 id: deploy
 nodes:
   - id: go
@@ -30,9 +30,17 @@ fn file(world: &World) -> Value {
 fn a_script_that_runs_is_the_one_that_was_approved() {
     let world = deploying("echo kind > out\n");
     assert_eq!(file(&world)["path"], "deploy.sh");
-    world.ostler("approvals").exits(0).says("goes by deploy.sh");
+    world.ostler("approvals").exits(0).says("goes by deploy.sh (b3:");
     approve(&world, "").exits(0);
     assert_eq!(world.work("out"), "kind\n");
+}
+
+#[test]
+fn a_question_shows_what_b3sum_prints_of_a_file() {
+    let world = world();
+    world.file("deploy.yaml", &DEPLOY.replace("./deploy.sh, now", "abc.sh")).file("work/abc.sh", "abc");
+    world.ostler("run deploy.yaml --workspace work --intent 2").exits(3);
+    world.ostler("approvals").exits(0).says("    goes by abc.sh (b3:6437b3ac38465133ffb63b75273a8db5)\n");
 }
 
 #[test]
@@ -53,6 +61,40 @@ fn a_script_that_was_changed_meanwhile_is_asked_about_again_with_the_difference(
     // What is approved now is what runs.
     approve(&world, "").exits(0);
     assert_eq!(world.work("out"), "evil\n");
+}
+
+/// The plan's only slot is taken by a step that can write the script, so that step decides when the approved call starts.
+#[test]
+fn a_script_that_is_another_one_while_the_person_looks_is_asked_about_again() {
+    let world = world();
+    let build = "policy: {slots: 1}\nnodes:\n  - id: build\n    tool: shell.run\n    timeout: 90s\n    \
+                 params: {argv: [sh, -c, \"until [ -e built ]; do sleep 0.1; done\"]}";
+    world.file("deploy.yaml", &DEPLOY.replace("nodes:", build));
+    world.file("work/deploy.sh", "echo evil > out\n");
+    let mut run = world.start("run deploy.yaml --workspace work --intent 2 --json");
+    run.until("human_request");
+    let asked = question(&world);
+    world.file("work/deploy.sh", "echo kind > out\n");
+    let yes = |asked: &Value| format!("approve @last go --digest {}", asked["digest"].as_str().unwrap());
+    let told = world.ostler(&yes(&asked)).exits(2);
+    told.complains(
+        "question 1 of node go is closed: the work has changed; `ostler approvals` shows question 2",
+    );
+    let again = question(&world);
+    assert_eq!(again["files"][0]["difference"], json!(["-echo evil > out", "+echo kind > out"]));
+    let also = format!("{} --for 1h --also", yes(&again));
+    world.file("work/deploy.sh", "echo evil > out\n");
+    let mut granting = world.command(&also);
+    let told = granting.arg("sh ./deploy.sh *").output().unwrap();
+    assert!(String::from_utf8_lossy(&told.stderr).contains("shows question 3"), "{told:?}");
+    world.ostler("approvals --grants").exits(0).complains("no grant");
+    world.file("work/deploy.sh", "echo kind > out\n").file("work/built", "");
+    run.end().exits(3);
+    assert_eq!(world.work("out"), "", "an approval of something else");
+    // The question shows the other script now: a yes asks once more, and the next one counts.
+    world.ostler(&yes(&question(&world))).exits(2).complains("shows question 4");
+    approve(&world, "").exits(0);
+    assert_eq!(world.work("out"), "kind\n");
 }
 
 #[test]
