@@ -287,7 +287,7 @@ fn changed_tools_void_an_approval_that_was_not_used() {
     world
         .ostler(&format!("approve @last put --config o.toml --digest {old}"))
         .exits(2)
-        .complains("the work has changed; `ostler approvals` shows question 2");
+        .complains("the work has changed; `ostler approvals --config o.toml` shows question 2");
     assert_eq!(world.work("out.txt"), "");
     // The first new request shows the denial, the second the write again.
     world.ostler("resume @last").exits(3);

@@ -16,7 +16,9 @@ mod way;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use ostler_kernel::event::Failure;
 use ostler_kernel::gate::named_paths;
 use ostler_kernel::port::NamedFile;
 use ostler_kernel::run::FailureCategory;
@@ -34,6 +36,9 @@ pub(super) const NAMED_FILES_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes of the longest standard input whose words count as words of the call: a shell runs it.
 const STDIN_BYTES_MAX: usize = 1 << 20;
+
+/// Time of the longest look at the files of one call: a question, an answer and a start wait for it.
+const LOOK_MAX: Duration = Duration::from_secs(60);
 
 /// The words of a call that may name files, and where they are looked for.
 pub(crate) struct Naming {
@@ -64,11 +69,17 @@ pub(crate) async fn named_files(
         search.add_words(&named_paths(&words));
         search.read(cancel)
     });
-    found.await.unwrap_or_else(|failure| match failure.category {
-        FailureCategory::Transient => {
-            vec![unbound(".".to_owned(), &format!("cannot be looked at now: {}", failure.message))]
-        }
+    in_time(found).await
+}
+
+/// What a look finds; one that fails for a cause that may pass, or takes too long, binds nothing.
+async fn in_time(look: impl Future<Output = Result<Vec<NamedFile>, Failure>>) -> Vec<NamedFile> {
+    let not_now = |why: &str| vec![unbound(".".to_owned(), &format!("cannot be looked at now: {why}"))];
+    match tokio::time::timeout(LOOK_MAX, look).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(failure)) if failure.category == FailureCategory::Transient => not_now(&failure.message),
         // The call itself tells what is wrong with its folder.
-        _ => Vec::new(),
-    })
+        Ok(Err(_)) => Vec::new(),
+        Err(_) => not_now(&format!("the look takes longer than {} s", LOOK_MAX.as_secs())),
+    }
 }

@@ -224,3 +224,10 @@ async fn files_in_further_folders_that_steps_may_write_are_bound_by_their_conten
     let elsewhere = other.join("run.sh").display().to_string();
     assert_eq!(names(&root, &["sh", &elsewhere], &[&cache]).await, [], "no step writes there");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_look_without_an_end_binds_nothing() {
+    let found = in_time(std::future::pending()).await;
+    assert_eq!(found[0].unbound.as_deref(), Some("cannot be looked at now: the look takes longer than 60 s"));
+    assert_ne!(found, in_time(std::future::pending()).await, "each look gives another digest");
+}
