@@ -78,3 +78,31 @@ pub(super) fn file_lines(files: &[FileView], detail: Detail, lines: &mut Vec<Str
         lines.extend(changed.map(|line| format!("    │ {}", detail.line(line))));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_has_a_line_with_its_digest_and_what_is_left_out_is_told() {
+        let file = |at: usize| FileView {
+            path: format!("f{at}\n"),
+            digest: Some(format!("b3:{at:064}")),
+            bytes: 1,
+            is_new: false,
+            was: None,
+            difference: None,
+        };
+        let files: Vec<FileView> = (0..6).map(file).collect();
+        let shown = |files: &[FileView], detail| {
+            let mut lines = Vec::new();
+            file_lines(files, detail, &mut lines);
+            lines
+        };
+        let some = shown(&files, Detail::Excerpt(4));
+        assert_eq!(some[0], format!("    goes by f0\u{fffd} (b3:{})", "0".repeat(32)));
+        assert_eq!(some[4..], ["    goes by 2 more files; ostler approvals --json shows all"]);
+        assert_eq!(shown(&files, Detail::Full).len(), 6);
+        assert_eq!(shown(&files[..4], Detail::Excerpt(4)).len(), 4);
+    }
+}
