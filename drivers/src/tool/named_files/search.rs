@@ -171,10 +171,15 @@ impl<'a> Search<'a> {
         names.iter().filter(is_there).collect()
     }
 
-    /// The folder, and those above it that a step may write.
+    /// The folder, and those above it that a step may write, also above the place to which it leads.
     pub(super) fn with_folders_above(&self, folder: &Path) -> Vec<PathBuf> {
-        let above = folder.ancestors().skip(1).filter(|above| self.is_written(&self.root.join(above)));
-        std::iter::once(folder).chain(above).map(Path::to_owned).collect()
+        let real = self.look(folder).and_then(|real| self.placed(&real));
+        let mut all = vec![folder.to_owned()];
+        for start in std::iter::once(folder).chain(real.as_deref().filter(|real| *real != folder)) {
+            let above = start.ancestors().skip(1).filter(|above| self.is_written(&self.root.join(above)));
+            all.extend(above.map(Path::to_owned));
+        }
+        all
     }
 
     fn seek(&mut self, folder: &Path, name: &str) {
@@ -309,7 +314,13 @@ impl<'a> Search<'a> {
         }
         match part {
             "" | "." => vec![place.to_owned()],
-            ".." => self.placed(&place.join("..")).into_iter().collect(),
+            // As a shell reads it that has entered the folder by its name, and as the system does.
+            ".." => {
+                let above = place.join("..");
+                let real = self.look(&above).and_then(|real| self.placed(&real));
+                let places: BTreeSet<PathBuf> = self.placed(&above).into_iter().chain(real).collect();
+                places.into_iter().collect()
+            }
             "**" => self.folders_below(place),
             _ if is_pattern(part) => {
                 let names = self.list(place).len();

@@ -314,3 +314,27 @@ async fn what_programs_read_by_convention_counts_where_a_step_may_write() {
     let expected = ["other/package.json", "work/lib/package.json", "work/package.json"];
     assert_eq!(found, expected.map(|name| place.join(name)));
 }
+
+#[tokio::test]
+async fn what_lies_around_a_folder_behind_a_link_counts_where_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("a path");
+    for name in ["x.sh", "a/x.sh", "a/Makefile", "a/package.json", "a/.git/hooks/pre-commit", "a/.git/HEAD"] {
+        std::fs::create_dir_all(root.join(name).parent().expect("a folder")).expect("made");
+        std::fs::write(root.join(name), "").expect("written");
+    }
+    std::fs::create_dir_all(root.join("a/b")).expect("made");
+    std::os::unix::fs::symlink("a/b", root.join("lib")).expect("a link");
+    for (argv, cwd, expected) in [
+        (&["sh", "-c", "cd lib && sh ../x.sh"][..], None, "a/x.sh"),
+        (&["env", "-C", "lib", "sh", "../x.sh"], None, "a/x.sh"),
+        (&["sh", "-c", "sh l*/../x.sh"], None, "a/x.sh"),
+        (&["make", "-C", "lib", "-f", "../Makefile"], None, "a/Makefile"),
+        (&["npm", "test"], Some("lib"), "a/package.json"),
+        (&["git", "commit"], Some("lib"), "a/.git/hooks/pre-commit"),
+    ] {
+        let found = names(&root, argv, cwd).await;
+        let is_there = found.iter().any(|file| file.path == expected && file.unbound.is_none());
+        assert!(is_there, "{argv:?}: {:?}", found.iter().map(|file| &file.path).collect::<Vec<_>>());
+    }
+}
