@@ -77,7 +77,7 @@ struct AcceptArgs {
     /// The configuration, or the data folder
     #[arg(default_value = CONFIG_NAME)]
     file: PathBuf,
-    /// Accept this content alone (b3:…, at least 32 digits), as a refusal names it
+    /// Accept this content alone (b3: and at least 32 digits), as a refusal names it
     #[arg(long)]
     digest: Option<String>,
 }
