@@ -48,13 +48,7 @@ pub(crate) async fn list(
         .map(|cursor| cursor.parse().map_err(|_| Problem::bad("cursor", "`after` is no cursor of this list")))
         .transpose()?;
     let ApprovalPage { approvals: found, unreadable, has_more } = match run {
-        Some(run) => {
-            let mut approvals = api.system.approvals(run).await?;
-            approvals.retain(|approval| after.as_ref().is_none_or(|after| approval.id > *after));
-            let has_more = approvals.len() > limit;
-            approvals.truncate(limit);
-            ApprovalPage { approvals, unreadable: Vec::new(), has_more }
-        }
+        Some(run) => api.system.approval_page_of(run, after.as_ref(), limit).await?,
         None => api.system.approval_page(after.as_ref(), limit).await?,
     };
     let next = found.last().filter(|_| has_more).map(|approval| approval.id.to_string());
@@ -74,8 +68,7 @@ pub(crate) async fn one(
     PathParams(name): PathParams<String>,
 ) -> Result<Json<ApprovalView>, Problem> {
     let id = id(&name)?;
-    let found = api.system.approvals(id.run).await?;
-    let found = found.into_iter().find(|approval| approval.id == id).ok_or_else(|| {
+    let found = api.system.approval(&id).await?.ok_or_else(|| {
         let what = format!("question {} of node {} is not open", id.request, id.node);
         Problem::new(StatusCode::NOT_FOUND, "approval_unknown", what)
     })?;

@@ -111,12 +111,55 @@ pub struct ApprovalPage {
     pub has_more: bool,
 }
 
-async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, JournalError> {
-    let mut found = Vec::new();
+/// Bytes of parameters of the questions on one page. The question that exceeds them is the last one there.
+const PAGE_BYTES_MAX: usize = 16 << 20;
+
+/// Which questions of a run are read. A question may hold a parameter of megabytes, and there may be thousands.
+struct Wanted<'a> {
+    /// Those after this one.
+    after: Option<&'a ApprovalId>,
+    /// This one alone.
+    only: Option<&'a ApprovalId>,
+    /// So many at most.
+    count: usize,
+    /// No further one after so many bytes of parameters.
+    bytes: usize,
+}
+
+impl Wanted<'_> {
+    const ALL: Wanted<'static> = Wanted { after: None, only: None, count: usize::MAX, bytes: usize::MAX };
+
+    fn has(&self, id: &ApprovalId) -> bool {
+        self.after.is_none_or(|after| id > after) && self.only.is_none_or(|only| id == only)
+    }
+
+    /// Counts a question. Returns whether there is room for another one.
+    fn take(&mut self, question: &Approval) -> bool {
+        let params = serde_json::to_vec(&question.shown.params).map_or(0, |text| text.len());
+        self.count = self.count.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(params);
+        self.count > 0 && self.bytes > 0
+    }
+}
+
+/// Reads the questions of a run; the second value is true if there are more of those that are wanted.
+async fn open(
+    services: &RunServices,
+    view: &RunView,
+    wanted: &mut Wanted<'_>,
+) -> Result<(Vec<Approval>, bool), JournalError> {
+    let (mut found, mut has_room) = (Vec::new(), wanted.count > 0 && wanted.bytes > 0);
     for (node, instance) in view.run.instances() {
         let NodeStatus::WaitingHuman { ask, deadline } = instance.status else { continue };
         if matches!(ask, HumanRequestKind::InDoubt | HumanRequestKind::Wait) {
             continue; // an attempt in doubt is resolved, a wait is answered with a value
+        }
+        let id = ApprovalId { run: view.opened.run, node: node.id.clone(), request: instance.requests };
+        if !wanted.has(&id) {
+            continue;
+        }
+        if !has_room {
+            return Ok((found, true));
         }
         let (gatekeeper, results) = (&services.gatekeeper, &services.results);
         let shown = shown(gatekeeper, results, &view.opened, &view.run, node, ask).await.request;
@@ -138,8 +181,8 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
             (None, Some(was), Some(now)) => changed_result(services, was, now).await,
             _ => Vec::new(),
         };
-        found.push(Approval {
-            id: ApprovalId { run: view.opened.run, node: node.id.clone(), request: instance.requests },
+        let question = Approval {
+            id,
             plan: view.run.plan().id.clone(),
             client: view.opened.client.clone(),
             parent: view.run.terms().parent.clone(),
@@ -158,9 +201,11 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
             asked: instance.since,
             deadline: deadline.into_iter().chain(view.over_by).min(),
             holds_up: view.run.downstream(&node.id),
-        });
+        };
+        has_room = wanted.take(&question);
+        found.push(question);
     }
-    Ok(found)
+    Ok((found, false))
 }
 
 /// Differences of a result from the approved one; none if one of them cannot be read.
@@ -179,24 +224,55 @@ impl System {
     /// The open questions of a run, by node.
     pub async fn approvals(&self, run: RunId) -> Result<Vec<Approval>, RunError> {
         let view = self.view(run, None).await?;
-        Ok(open(&self.services, &view).await?)
+        Ok(open(&self.services, &view, &mut Wanted { ..Wanted::ALL }).await?.0)
+    }
+
+    /// An open question; `None` if there is none of this id.
+    ///
+    /// # Errors
+    ///
+    /// The run is unknown, or cannot be read.
+    pub async fn approval(&self, id: &ApprovalId) -> Result<Option<Approval>, RunError> {
+        let view = self.view(id.run, None).await?;
+        let mut only = Wanted { only: Some(id), ..Wanted::ALL };
+        Ok(open(&self.services, &view, &mut only).await?.0.pop())
+    }
+
+    /// Up to `limit` (at least one) open questions of a run after `after`. A page of large questions has fewer.
+    ///
+    /// # Errors
+    ///
+    /// The run is unknown, or cannot be read.
+    pub async fn approval_page_of(
+        &self,
+        run: RunId,
+        after: Option<&ApprovalId>,
+        limit: usize,
+    ) -> Result<ApprovalPage, RunError> {
+        let view = self.view(run, None).await?;
+        let mut wanted = Wanted { after, only: None, count: limit.max(1), bytes: PAGE_BYTES_MAX };
+        let (approvals, has_more) = open(&self.services, &view, &mut wanted).await?;
+        Ok(ApprovalPage { approvals, unreadable: Vec::new(), has_more })
     }
 
     /// The open questions of all runs, oldest run first. An unreadable run hides no questions of others.
     pub async fn all_approvals(&self) -> Result<ApprovalPage, RunError> {
-        self.approval_page(None, usize::MAX).await
+        self.page(Wanted { ..Wanted::ALL }).await
     }
 
-    /// Returns up to `limit` (at least one) questions after `after`. Skips runs of other pages, and driven runs without
-    /// a question.
+    /// Returns up to `limit` (at least one) questions after `after`; a page of large questions has fewer. Skips runs of other pages, and
+    /// driven runs without a question.
     pub async fn approval_page(
         &self,
         after: Option<&ApprovalId>,
         limit: usize,
     ) -> Result<ApprovalPage, RunError> {
-        let limit = limit.max(1);
+        self.page(Wanted { after, only: None, count: limit.max(1), bytes: PAGE_BYTES_MAX }).await
+    }
+
+    async fn page(&self, mut wanted: Wanted<'_>) -> Result<ApprovalPage, RunError> {
         let mut rows = self.runs(true)?;
-        rows.retain(|row| after.is_none_or(|after| row.run >= after.run));
+        rows.retain(|row| wanted.after.is_none_or(|after| row.run >= after.run));
         rows.sort_by_key(|row| row.run);
         let (mut page, mut quiet) = (ApprovalPage::default(), None);
         for row in rows {
@@ -204,16 +280,18 @@ impl System {
                 quiet = quiet.max(Some(position));
                 continue;
             }
-            match self.approvals(row.run).await {
-                Ok(found) => {
-                    let after = |found: &Approval| after.is_none_or(|after| found.id > *after);
-                    page.approvals.extend(found.into_iter().filter(after));
+            let found = match self.view(row.run, None).await {
+                Ok(view) => open(&self.services, &view, &mut wanted).await.map_err(RunError::from),
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok((found, has_more)) => {
+                    page.approvals.extend(found);
+                    page.has_more = has_more;
                 }
                 Err(error) => page.unreadable.push((row.run, error)),
             }
-            if page.approvals.len() > limit {
-                page.approvals.truncate(limit);
-                page.has_more = true;
+            if page.has_more {
                 // Unreadable runs after the last question go to the next page.
                 let last = page.approvals.last().map(|last| last.id.run);
                 page.unreadable.retain(|(run, _)| last.is_some_and(|last| *run < last));

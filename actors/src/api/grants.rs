@@ -32,7 +32,7 @@ impl System {
         if !(1..=GRANT_MS_MAX).contains(&valid_ms) {
             return Err(GrantError::Validity(valid_ms));
         }
-        let question = self.approvals(id.run).await?.into_iter().find(|question| question.id == *id);
+        let question = self.approval(id).await?;
         let question = question.filter(|question| question.shown.ask == HumanRequestKind::Before);
         let call = question.and_then(|question| {
             let (tool, workspace) = (question.shown.tool.clone()?, question.workspace?);
