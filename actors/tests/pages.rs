@@ -5,10 +5,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Watched, left_by, states, submit, system, until};
-use ostler_actors::{AgentRow, Answer, ApprovalId, ReadResult, System};
+use common::{Hold, Watched, left_by, states, submit, system, until};
+use ostler_actors::{AgentRow, Answer, ApprovalId, ApprovalPage, ReadResult, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
@@ -157,4 +158,32 @@ async fn the_results_of_a_run_are_read_from_one_fold_of_its_records() {
         assert_eq!((digest, bytes), (artifact, r#"{"text":"t"}"#.len() as u64), "{node}");
     }
     system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_ends_behind_the_question_that_is_too_large_for_more() {
+    let hold = Hold::new("page", Effect::Read, Idempotency::Natural);
+    hold.gives(json!({"text": "x".repeat(9 << 20)}));
+    hold.go(1);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold]).await;
+    let asks = |id: &str| {
+        let from = json!({"text": {"from": "page", "path": "text"}});
+        json!({"id": id, "tool": "fs.write", "approval": "before", "human_timeout": "1h", "params": {"path": id, "mode": "replace"}, "param_refs": from})
+    };
+    let nodes = json!([{"id": "page", "tool": "page"}, asks("a"), asks("b"), asks("c")]);
+    let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+    until(async || system.approvals(run).await.unwrap().len() == 3).await;
+    let nodes = |page: &ApprovalPage| -> Vec<String> {
+        page.approvals.iter().map(|asked| asked.id.node.to_string()).collect()
+    };
+    for all_runs in [true, false] {
+        let page = async |after: Option<&ApprovalId>| match all_runs {
+            true => system.approval_page(after, 100).await.unwrap(),
+            false => system.approval_page_of(run, after, 100).await.unwrap(),
+        };
+        let first = page(None).await;
+        assert_eq!((nodes(&first), first.has_more), (vec!["a".to_owned(), "b".to_owned()], true));
+        let second = page(Some(&first.approvals[1].id)).await;
+        assert_eq!((nodes(&second), second.has_more), (vec!["c".to_owned()], false));
+    }
 }

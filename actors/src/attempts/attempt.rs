@@ -21,8 +21,8 @@ use crate::attempts::gated_call::{Recorder, refused};
 use crate::attempts::model_judge;
 use crate::base::attempt_end::{failed, structural};
 use crate::base::limits::TEST_MS_MAX;
+use crate::base::workspace_turns::Turn;
 use crate::state::caller::Caller;
-use crate::state::workspace_turns::Turn;
 use crate::storage::results::invalid;
 
 pub(crate) enum Work {

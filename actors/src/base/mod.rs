@@ -12,3 +12,4 @@ pub(crate) mod panic_message;
 pub(crate) mod paused_time;
 pub(crate) mod process_stops;
 pub(crate) mod system_status;
+pub(crate) mod workspace_turns;

@@ -4,8 +4,8 @@ use ostler_kernel::event::Accounts;
 use ostler_kernel::gate::{DenialCode, Seal};
 
 use crate::base::keys::AttemptKey;
+use crate::base::workspace_turns::Turn;
 use crate::messages::slots::Ticket;
-use crate::state::workspace_turns::Turn;
 
 /// The authority's answer about the call with this seal.
 #[derive(Debug)]

@@ -21,13 +21,13 @@ use super::inline_budget::InlineBudget;
 use super::judge_state::JudgeState;
 use super::reuse_progress::ReuseProgress;
 use crate::base::keys::AttemptKey;
+use crate::base::workspace_turns::Turn;
 use crate::messages::agent::{AgentMessage, AskReply, PendingReply};
 use crate::messages::clearance::Answer;
 use crate::run::arguments::AgentArguments;
 use crate::run::services::RunServices;
 use crate::state::caller::Caller;
 use crate::state::ledger::ClientBook;
-use crate::state::workspace_turns::Turn;
 
 /// Drives one run: the shell around the kernel's decisions. Everything here is a cache of the journal, the attempt table and the
 /// run queue, and may be lost at any time.

@@ -26,4 +26,3 @@ pub(crate) mod retractions;
 pub(crate) mod run_budgets;
 pub(crate) mod toolbox;
 pub(crate) mod verdicts;
-pub(crate) mod workspace_turns;

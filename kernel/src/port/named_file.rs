@@ -15,7 +15,7 @@ const DIFFERENCE_LINES_MAX: usize = 40;
 pub struct NamedFile {
     /// Path below the workspace; of a file outside, where steps may write too, the absolute path.
     pub path: String,
-    /// Digest of the content; of a very large file, and of one that may not be read, of its size and times.
+    /// Digest of the content; that of the place for a link that leads to where no step writes.
     pub digest: Digest,
     /// Size.
     pub bytes: u64,
