@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use crate::attempts::child_runs::ChildRunSlot;
 use crate::attempts::executor::Executor;
 use crate::base::limits::{Limits, WAIT_ANSWERS_MAX};
+use crate::base::workspace_turns::WorkspaceTurns;
 use crate::messages::mailboxes::Mailboxes;
 use crate::metrics::Measures;
 use crate::run::services::RunServices;
@@ -104,6 +105,7 @@ impl Parts {
             jobs_max: limits.queued_jobs,
             rates: Arc::new(rates),
         }));
+        let writes_outside = gatekeeper.toolbox.iter().any(|tool| tool.writes_outside());
         let executor = Arc::new(Executor {
             journal: Arc::clone(&journal),
             runs: Arc::clone(&runs),
@@ -119,7 +121,7 @@ impl Parts {
             gatekeeper: Arc::clone(&gatekeeper),
             measures: measures.clone(),
             children: ChildRunSlot::new(limits.live_agents),
-            turns: Arc::default(),
+            turns: Arc::new(WorkspaceTurns::new(writes_outside)),
         });
         RunServices {
             journal,

@@ -65,6 +65,11 @@ impl Work {
         }
     }
 
+    /// True if the call runs a program, which reads what it finds in the workspace.
+    pub(crate) fn runs_program(&self) -> bool {
+        matches!(self, Work::Tool { tool, .. } if tool.confinement().is_some())
+    }
+
     /// True if the call itself may change files of the workspace. A sub-agent changes none: the calls of its run do.
     fn writes_files(&self, node: &Node) -> bool {
         match self {

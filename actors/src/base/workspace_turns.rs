@@ -1,6 +1,6 @@
 //! Who may change the files of a workspace at this moment.
 //!
-//! Calls that may write share a turn. A call that was approved for the files that it names has one alone, from the last look at them to
+//! Calls that may write share a turn. A program call that was approved has one alone, from the last look at the files that it names to
 //! its end: a step that writes meanwhile could exchange them between the look and the start, or before the test of the call.
 
 use std::path::Path;
@@ -20,6 +20,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct WorkspaceTurns {
     turns: Mutex<Turns>,
     changed: Notify,
+    /// Calls write in folders besides their workspace, so that all workspaces count as one.
+    is_one: bool,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +44,14 @@ impl Wanted {
     fn overlaps(&self, workspace: &Path) -> bool {
         self.workspace.starts_with(workspace) || workspace.starts_with(&self.workspace)
     }
+
+    /// True for another turn alone that comes before this one of the same workspace.
+    fn is_ahead_of(&self, other: &Wanted) -> bool {
+        self.number != other.number
+            && self.alone
+            && (self.held || self.number < other.number)
+            && self.overlaps(&other.workspace)
+    }
 }
 
 /// A turn, until it is dropped.
@@ -59,16 +69,27 @@ impl Drop for Turn {
 }
 
 impl WorkspaceTurns {
+    /// `is_one`: calls write in folders besides their workspace.
+    pub(crate) fn new(is_one: bool) -> WorkspaceTurns {
+        WorkspaceTurns { is_one, ..WorkspaceTurns::default() }
+    }
+
     /// Waits for a turn that others share. One alone that is waited for comes first.
     pub(crate) async fn shared(self: &Arc<WorkspaceTurns>, workspace: &Arc<Path>) -> Turn {
         self.wait(|| self.take_shared(workspace)).await
     }
 
-    /// Waits for a turn alone; `None`: others wrote for too long.
+    /// Waits for a turn alone; `None`: others wrote for too long. Another turn alone is waited for as long as it takes: it needs nothing
+    /// of this attempt.
     pub(crate) async fn alone(self: &Arc<WorkspaceTurns>, workspace: &Arc<Path>) -> Option<Turn> {
         let turn = self.want(workspace, true, false);
         let has_come = || lock(&self.turns).hold(turn.number).then_some(());
-        timeout(WAIT_MAX, self.wait(has_come)).await.ok().map(|()| turn)
+        while timeout(WAIT_MAX, self.wait(has_come)).await.is_err() {
+            if !lock(&self.turns).follows_another(turn.number) {
+                return None;
+            }
+        }
+        Some(turn)
     }
 
     /// A turn alone, if there is one now.
@@ -79,6 +100,7 @@ impl WorkspaceTurns {
     }
 
     fn take_shared(self: &Arc<WorkspaceTurns>, workspace: &Arc<Path>) -> Option<Turn> {
+        let workspace = &self.of(workspace);
         let is_free = !lock(&self.turns).wanted.iter().any(|it| it.alone && it.overlaps(workspace));
         is_free.then(|| self.want(workspace, false, true))
     }
@@ -87,8 +109,12 @@ impl WorkspaceTurns {
         let mut turns = lock(&self.turns);
         turns.last += 1;
         let number = turns.last;
-        turns.wanted.push(Wanted { number, workspace: Arc::clone(workspace), alone, held });
+        turns.wanted.push(Wanted { number, workspace: self.of(workspace), alone, held });
         Turn { turns: Arc::clone(self), number }
+    }
+
+    fn of(&self, workspace: &Arc<Path>) -> Arc<Path> {
+        if self.is_one { Path::new("/").into() } else { Arc::clone(workspace) }
     }
 
     async fn wait<T>(&self, mut come: impl FnMut() -> Option<T>) -> T {
@@ -104,6 +130,12 @@ impl WorkspaceTurns {
 }
 
 impl Turns {
+    /// True if a turn alone waits for another one.
+    fn follows_another(&self, number: u64) -> bool {
+        let own = self.wanted.iter().find(|wanted| wanted.number == number);
+        own.is_some_and(|own| self.wanted.iter().any(|other| other.is_ahead_of(own)))
+    }
+
     /// Holds a turn alone, if no other one is in its way. Returns whether it is held.
     fn hold(&mut self, number: u64) -> bool {
         let at = self
@@ -161,7 +193,15 @@ mod tests {
         drop(writing);
         assert!(second.as_mut().now_or_never().is_none(), "the other one came first");
         let held = first.now_or_never().flatten().expect("it is its turn");
+        assert!(timeout(10 * WAIT_MAX, second.as_mut()).await.is_err(), "a turn alone may take long");
         drop(held);
         assert!(second.now_or_never().flatten().is_some());
+    }
+
+    #[tokio::test]
+    async fn where_calls_write_besides_their_workspace_all_are_one() {
+        let turns = Arc::new(WorkspaceTurns::new(true));
+        let _writing = turns.shared(&workspace("/a")).await;
+        assert!(turns.try_alone(&workspace("/b")).is_none());
     }
 }

@@ -42,7 +42,7 @@ const UNAPPROVED: &str = "what was approved is not what would be done now: tools
 enum Standing {
     /// A person approved it, or need not.
     Approved,
-    /// Other calls write where it names files.
+    /// Other calls write where it runs a program.
     WantsTurn,
     /// Something else was approved.
     Changed,
@@ -157,7 +157,9 @@ impl RunDriver {
                 self.in_flight.turn = None;
                 return Standing::Changed;
             }
-            if shown.files.is_empty() || self.in_flight.turn.is_some() {
+            // What the program finds may come to be later, too.
+            let wants_turn = !shown.files.is_empty() || !shown.tests.is_empty() || work.runs_program();
+            if !wants_turn || self.in_flight.turn.is_some() {
                 return Standing::Approved;
             }
             self.in_flight.turn = self.services.executor.turns.try_alone(&self.caller.workspace);

@@ -142,6 +142,10 @@ impl Tool for ShellRun {
         WorkspaceUse::BOTH
     }
 
+    fn writes_outside(&self) -> bool {
+        self.cages.written().next().is_some()
+    }
+
     fn reads_strangers_outside(&self) -> bool {
         true
     }

@@ -148,6 +148,11 @@ pub trait Tool: Send + Sync + 'static {
         WorkspaceUse::NONE
     }
 
+    /// True if calls may write in folders besides the workspace. The default is `false`.
+    fn writes_outside(&self) -> bool {
+        false
+    }
+
     /// The files of the workspace that a call names or executes, as they are now: an approval of the call holds for these contents
     /// alone. Reads a bounded number of bytes. The default names none.
     fn named_files(
