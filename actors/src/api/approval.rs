@@ -116,13 +116,13 @@ const PAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Which questions of a run are read. A question may hold a parameter of megabytes, and there may be thousands.
 struct Wanted<'a> {
-    /// Those after this one.
+    /// Questions up to this one are left out.
     after: Option<&'a ApprovalId>,
-    /// This one alone.
+    /// Every other question is left out.
     only: Option<&'a ApprovalId>,
-    /// So many at most.
+    /// Most questions.
     count: usize,
-    /// No further one after so many bytes of parameters.
+    /// Bytes of parameters behind which no further question is read.
     bytes: usize,
 }
 

@@ -81,7 +81,7 @@ impl Work {
     }
 }
 
-/// Does the work within the node's timeout, judges the result and stores it. `turn`: that of a call which was approved for its files.
+/// Does the work within the node's timeout, judges the result and stores it. `turn`: that of an approved program call.
 pub(crate) async fn perform(
     executor: &Executor,
     caller: &Caller,

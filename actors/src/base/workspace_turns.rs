@@ -1,4 +1,4 @@
-//! Who may change the files of a workspace at this moment.
+//! Turns of calls that may change the files of a workspace: a lock that is shared, or held alone.
 //!
 //! Calls that may write share a turn. A program call that was approved has one alone, from the last look at the files that it names to
 //! its end: a step that writes meanwhile could exchange them between the look and the start, or before the test of the call.
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::base::lock::lock;
 
-/// How long a call waits for a turn alone. It holds a slot, which a call that writes may need to go on.
+/// Longest wait of a call for a turn alone. The waiting call holds a slot, which a call that writes may need to go on.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The turns of all workspaces of the process.

@@ -1,4 +1,4 @@
-//! What an attempt that is about to begin waits for: the answer of the clearance authority, or a turn in its workspace.
+//! Waits of attempts that are about to begin: for the answer of the clearance authority, or for a turn in the workspace.
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::gate::{DenialCode, Seal};
@@ -30,7 +30,7 @@ pub(crate) struct WaitEnd {
     pub(crate) came: Option<Came>,
 }
 
-/// What an attempt waited for.
+/// The awaited answer or turn.
 pub(crate) enum Came {
     Answer(Answer),
     Turn(Turn),

@@ -38,11 +38,11 @@ pub(super) enum Refusal {
 const UNAPPROVED: &str = "what was approved is not what would be done now: tools, the policy, what confines programs or the files that it names have \
                           changed";
 
-/// What became of the approval of an attempt that is about to begin.
+/// The approval of an attempt that is about to begin.
 enum Standing {
-    /// A person approved it, or need not.
+    /// A person approved the attempt, or need not.
     Approved,
-    /// Other calls write where it runs a program.
+    /// Other calls write in the workspace of its program.
     WantsTurn,
     /// Something else was approved.
     Changed,
@@ -143,8 +143,8 @@ impl RunDriver {
         }
     }
 
-    /// Whether the work may begin: no approval is needed, or the work is what a person approved, down to the files that it names. Those
-    /// are looked at while no other call writes.
+    /// Decides whether the work may begin: no approval is needed, or a person approved this very work, down to the files that the call
+    /// names. They are looked at while no other call writes.
     async fn standing(&mut self, node: &Node, work: &Work) -> Standing {
         if self.run.approval_kind(&node.id) != Some(HumanRequestKind::Before) {
             return Standing::Approved;
@@ -157,7 +157,7 @@ impl RunDriver {
                 self.in_flight.turn = None;
                 return Standing::Changed;
             }
-            // What the program finds may come to be later, too.
+            // A program also finds files that come to be after its start.
             let wants_turn = !shown.files.is_empty() || !shown.tests.is_empty() || work.runs_program();
             if !wants_turn || self.in_flight.turn.is_some() {
                 return Standing::Approved;

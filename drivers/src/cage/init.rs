@@ -89,7 +89,7 @@ fn first(spec: CageSpec) -> Result<CageSpec, String> {
     }
 }
 
-/// Copies this process. Returns the copy's id in the one that was there, which leaves its streams, and nothing in the copy.
+/// Copies this process. The original gets the id of the copy and leaves its streams; the copy gets `None`.
 fn copied() -> Result<Option<Pid>, String> {
     let copied = fork::fork().map_err(|error| format!("the helper again: {error}"))?;
     let Fork::Parent(child) = copied else { return Ok(None) };

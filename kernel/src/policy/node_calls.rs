@@ -75,8 +75,8 @@ fn labels_of_child<'t>(params: &Map<String, Value>, terms: &'t dyn ResultTerms) 
     }
 }
 
-/// What a node of a written plan may call beside its tool: for its tests, in the place of the tool, and to undo it; `None` for what is
-/// no name.
+/// Tools that a node of a written plan may call beside its own: for tests, as fallback, and for the undo; `None` stands for a value that
+/// is no name.
 fn tools_of_others(node: &Value) -> Vec<Option<Cow<'_, str>>> {
     let mut tools = Vec::new();
     for instead in [node.get("fallback"), node.get("undo")].into_iter().flatten() {

@@ -72,7 +72,7 @@ pub(crate) async fn named_files(
     in_time(found).await
 }
 
-/// What a look finds; one that fails for a cause that may pass, or takes too long, binds nothing.
+/// The files that a look finds. A look that fails for a cause that may pass, or takes too long, binds nothing.
 async fn in_time(look: impl Future<Output = Result<Vec<NamedFile>, Failure>>) -> Vec<NamedFile> {
     let not_now = |why: &str| vec![unbound(".".to_owned(), &format!("cannot be looked at now: {why}"))];
     match tokio::time::timeout(LOOK_MAX, look).await {

@@ -156,7 +156,7 @@ impl<'a> Search<'a> {
         all
     }
 
-    /// The names that may lead somewhere from a folder: what comes first in them is there.
+    /// The names whose first part exists in a folder: the others lead nowhere.
     fn present<'n>(&self, folder: &Path, names: &'n [String]) -> Vec<&'n String> {
         let Some(real) = self.look(folder) else { return Vec::new() };
         let is_there = |name: &&String| {
@@ -171,7 +171,7 @@ impl<'a> Search<'a> {
         names.iter().filter(is_there).collect()
     }
 
-    /// The folder, and those above it that a step may write, also above the place to which it leads.
+    /// The folder, and the folders above that a step may write: above its name, and above the place to which a link leads.
     pub(super) fn with_folders_above(&self, folder: &Path) -> Vec<PathBuf> {
         let real = self.look(folder).and_then(|real| self.placed(&real));
         let mut all = vec![folder.to_owned()];

@@ -249,7 +249,7 @@ fn a_call_is_pinned_to_an_address_that_a_rule_opens() {
     assert_eq!(closed.pin("http://inner.example.com/", &mut AtConnection), Ok(None));
 }
 
-/// A rule that opens private networks opens them to the URLs that it fits, beside narrower rules.
+/// A rule for private networks opens the networks to URLs that fit the rule, whatever narrower rules say.
 #[test]
 fn a_private_address_needs_one_rule_that_fits_and_opens_it() {
     let with = |host: &str, allow_private| rule(&[host], &["http"], None, allow_private).rules;
