@@ -1,6 +1,6 @@
 //! Grants: calls that an operator allows for a limited time without individual approval.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -113,9 +113,9 @@ pub fn pattern(text: &str) -> Result<Vec<String>, PatternError> {
 
 impl Grant {
     /// True if the grant covers a call at `now`. `files` are those that the call names or executes, as they are. A file that was shown
-    /// must be unchanged, also where a word behind the pattern repeats its name: `sh a.sh a.sh` runs the script too. Another file must
-    /// be one of the words that the final `*` stands for, because it can take the place of a file that was shown, as `GNUmakefile` does
-    /// that of `Makefile`.
+    /// must be unchanged, also where a word behind the pattern repeats its name: `sh a.sh a.sh` runs the script too. The file may be
+    /// gone only where a final `*` may have stood for its name. Another file must be one of the words that the final `*` stands for,
+    /// because it can take the place of a file that was shown, as `GNUmakefile` does that of `Makefile`.
     pub fn covers<'a>(
         &self,
         call: &GrantedCall<'_>,
@@ -127,11 +127,14 @@ impl Grant {
             == (call.client, call.tool, call.workspace)
             && now < *until
             && self.terms.fits(call.params);
+        let mut present = BTreeSet::new();
         is_meant
             && files.all(|(path, digest)| {
+                present.insert(path);
                 let free = || self.terms.leaves_free(path, call.params);
                 self.files.get(path).map_or_else(free, |shown| *shown == digest)
             })
+            && self.files.keys().all(|path| present.contains(path.as_str()) || !self.terms.fixes(path))
     }
 }
 
@@ -161,6 +164,11 @@ impl GrantTerms {
         let words = params.get("argv").and_then(Value::as_array).into_iter().flatten().skip(fixed.len());
         let path_of = |word: &str| word.trim_start_matches("./") == path;
         words.filter_map(Value::as_str).any(path_of)
+    }
+
+    /// True if the words of the pattern fix a file that was shown: one of them holds its path, or no `*` could stand for it.
+    fn fixes(&self, path: &str) -> bool {
+        self.argv.last().is_none_or(|last| last != "*") || self.argv.iter().any(|word| word.contains(path))
     }
 
     /// Name of the approver in the journal, in place of the operator.
@@ -241,7 +249,7 @@ mod tests {
     fn push() -> Case {
         let params = json!({"argv": ["git", "push", "-f"]});
         let (client, workspace, tool) = ("acme", "/srv", "shell.run");
-        Case { pattern: "git push *", client, workspace, tool, params, files: Vec::new(), now: 9 }
+        Case { pattern: "git push *", client, workspace, tool, params, files: vec![("a.sh", 1)], now: 9 }
     }
 
     #[test]
@@ -285,6 +293,12 @@ mod tests {
         assert!(!runs("sh *", &["sh", "a.sh"], &[("a.sh", 2)]));
         // Files that no word names, such as those that a program reads by convention.
         assert!(!runs("make *", &["make", "all"], &[("GNUmakefile", 9)]));
-        assert!(!runs("make", &["make"], &[("GNUmakefile", 9)]));
+        assert!(!runs("make", &["make"], &[("GNUmakefile", 9), ("a.sh", 1)]));
+        // A file that was shown, and is gone.
+        assert!(!runs("sh a.sh", &["sh", "a.sh"], &[]));
+        assert!(!runs("sh a.sh *", &["sh", "a.sh", "x"], &[]));
+        assert!(!runs("sh -c ./a.sh *", &["sh", "-c", "./a.sh"], &[]));
+        assert!(!runs("make", &["make"], &[]));
+        assert!(runs("make *", &["make", "all"], &[]));
     }
 }

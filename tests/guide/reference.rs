@@ -7,7 +7,7 @@ use ostler::kernel::plan::{
     Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, KEPT_ANSWERS_MAX, Kind, Method, NodeDraft,
     On, OnFailure, PLAN_PATTERNS_BYTES_MAX, ParamRef, PlanDraft, Policy, PolicyDraft, RuleDraft, Settings,
 };
-use ostler::kernel::{contract, template};
+use ostler::kernel::{contract, gate, template};
 use ostler::{config, plan_file};
 use ostler_actors::metric;
 use ostler_drivers::tool::{self, ToolConfig, builtin};
@@ -319,7 +319,7 @@ fn does(tool: &dyn ostler::kernel::port::Tool) -> String {
 }
 
 fn limits() -> String {
-    let rows: [(&str, u64, &str); 28] = [
+    let rows: [(&str, u64, &str); 29] = [
         ("a plan file", plan_file::PLAN_FILE_BYTES_MAX as u64, "bytes"),
         ("values within values in a plan file", plan_file::PLAN_FILE_DEPTH_MAX as u64, ""),
         ("values in a YAML file", plan_file::YAML_VALUES_MAX as u64, ""),
@@ -332,7 +332,8 @@ fn limits() -> String {
         ("the work of a template", template::RENDER_FUEL, "instructions"),
         ("a schema", contract::SCHEMA_BYTES_MAX as u64, "bytes"),
         ("the parts of a schema that it holds one value against", contract::SCHEMA_STEPS_MAX, ""),
-        ("the work of judging by a schema", contract::JUDGEMENT_STEPS_MAX, "steps"),
+        ("the work of judging by a contract", contract::JUDGEMENT_STEPS_MAX, "steps"),
+        ("the work of checking the parameters of a call", gate::PARAMS_STEPS_MAX, "steps"),
         ("the rules of a contract", contract::CONTRACT_RULES_MAX as u64, ""),
         ("the patterns of a contract, compiled", contract::CONTRACT_PATTERNS_BYTES_MAX as u64, "bytes"),
         ("the patterns of a plan, compiled", PLAN_PATTERNS_BYTES_MAX as u64, "bytes"),

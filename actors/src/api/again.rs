@@ -299,8 +299,8 @@ impl System {
     pub(crate) fn check_edit_of(&self, view: &RunView, edit: &NodeEdit) -> Result<(), AgainError> {
         let NodeEdit { node, value, seen, .. } = edit;
         let description = view.run.node(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
-        let broken = match self.services.gatekeeper.contract(&description.contract) {
-            Ok(contract) => contract.judge(value).broken.first().map(ToString::to_string),
+        let broken = match self.services.gatekeeper.judge(&description.contract, value) {
+            Ok(judged) => judged.broken.first().map(ToString::to_string),
             Err(error) => Some(error.to_string()),
         };
         let result = view.run.instance(node).and_then(|instance| instance.result());

@@ -74,8 +74,8 @@ impl System {
         let how = match how {
             ResolveHow::Done(value) => {
                 let contract = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
-                let contract = self.services.gatekeeper.contract(&contract.contract);
-                let judged = contract.map_err(|error| RunError::Result(error.to_string()))?.judge(&value);
+                let judged = self.services.gatekeeper.judge(&contract.contract, &value);
+                let judged = judged.map_err(|error| RunError::Result(error.to_string()))?;
                 if let Some(broken) = judged.broken.first() {
                     return Err(RunError::Result(broken.to_string()));
                 }

@@ -217,8 +217,7 @@ async fn shared_turn(executor: &Executor, caller: &Caller, log: &AttemptJournal)
 
 /// Judges a value by the rules that need no call, and returns the others.
 fn judge_here(executor: &Executor, rules: &[Rule], value: &Value) -> Result<Judgement, Failure> {
-    let contract = executor.gatekeeper.contract(rules).map_err(|error| structural(error.to_string()))?;
-    let judgement = contract.judge(value);
+    let judgement = executor.gatekeeper.judge(rules, value).map_err(|error| structural(error.to_string()))?;
     if !judgement.holds() {
         let broken: Vec<String> = judgement.broken.iter().map(BrokenRule::to_string).collect();
         return Err(invalid(broken.join("; ")));

@@ -8,6 +8,7 @@ pub(crate) mod interner;
 pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod lock;
+pub(crate) mod long_work;
 pub(crate) mod panic_message;
 pub(crate) mod paused_time;
 pub(crate) mod process_stops;

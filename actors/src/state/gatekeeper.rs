@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
-use ostler_kernel::contract::{Contract, ContractError};
+use ostler_kernel::contract::{Contract, ContractError, Judgement};
 use ostler_kernel::gate::{Denial, DenialCode, GatePolicy, Permit, Preview, Provenance, Spent, Standing};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Object;
@@ -16,6 +16,7 @@ use ostler_kernel::run::Run;
 use serde_json::{Map, Value};
 
 use crate::base::limits::Limits;
+use crate::base::long_work::in_place;
 use crate::messages::clearance::Answer;
 use crate::metrics::Measures;
 use crate::state::call_totals::{self, CallTotals};
@@ -26,6 +27,9 @@ use crate::state::contracts::Contracts;
 use crate::state::toolbox::{AskedCall, Toolbox};
 use crate::storage::run_reader::RunReader;
 use crate::storage::runs_around::RunsAround;
+
+/// Most steps of a judgement that other tasks wait for: a few milliseconds.
+const QUICK_STEPS_MAX: u64 = 50_000;
 
 pub(crate) struct Gatekeeper {
     pub(crate) toolbox: Arc<Toolbox>,
@@ -266,20 +270,28 @@ impl Gatekeeper {
 
     /// The rules of a wait that a value breaks, in words. Such rules need no call.
     pub(crate) fn broken(&self, rules: &[Rule], value: &Value) -> Vec<String> {
-        match self.contract(rules) {
-            Ok(contract) => contract.judge(value).broken.iter().map(ToString::to_string).collect(),
+        match self.judge(rules, value) {
+            Ok(judgement) => judgement.broken.iter().map(ToString::to_string).collect(),
             Err(error) => vec![error.to_string()],
         }
     }
 
-    pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
+    /// Judges a value by the rules that need no call. Other tasks go on while a judgement takes long.
+    pub(crate) fn judge(&self, rules: &[Rule], value: &Value) -> Result<Judgement, ContractError> {
+        let contract = self.contract(rules)?;
+        if contract.steps(value) <= QUICK_STEPS_MAX {
+            return Ok(contract.judge(value));
+        }
+        Ok(in_place(|| contract.judge(value)))
+    }
+
+    fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         self.contracts.compiled(rules, self.limits.contracts_kept, self.limits.contracts_kept_bytes)
     }
 
     /// True if a stored value satisfies a contract that needs no call and no person.
     pub(crate) fn satisfies(&self, rules: &[Rule], value: &Value) -> bool {
-        let Ok(contract) = self.contract(rules) else { return false };
-        let judgement = contract.judge(value);
+        let Ok(judgement) = self.judge(rules, value) else { return false };
         judgement.holds()
             && judgement.tests.is_empty()
             && judgement.models.is_empty()

@@ -7,6 +7,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::plan::Rule;
 use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WorkspaceUse};
+use rmcp::model::CallToolResult;
 use serde_json::{Map, Value, json};
 
 use super::caller::CallError;
@@ -32,7 +33,7 @@ pub(super) struct McpTool {
     server: Arc<McpServer>,
     class: CallClass,
     sensitive: Vec<String>,
-    output: Option<Contract>,
+    output: Option<Arc<Contract>>,
 }
 
 impl McpTool {
@@ -40,6 +41,7 @@ impl McpTool {
     pub(super) fn new(server: &Arc<McpServer>, definition: &Definition) -> Result<McpTool, ContractError> {
         let Definition { name, description, input, output, annotations } = definition;
         let output = output.as_ref().map(|schema| Contract::compile(&[schema_rule(schema)])).transpose()?;
+        let output = output.map(Arc::new);
         let spec = ToolSpec {
             name: format!("{MCP_PREFIX}{}.{name}", server.name()),
             version: definition.digest().to_string(),
@@ -53,9 +55,15 @@ impl McpTool {
         Ok(McpTool { spec, definition, server, class, sensitive, output })
     }
 
-    fn breaks_schema(&self, structured: &Value) -> Option<String> {
-        let judgement = self.output.as_ref()?.judge(structured);
-        judgement.broken.first().map(|broken| broken.to_string())
+    /// The result of the call. The server wrote both schema and content, so the judgement may take long.
+    async fn result(&self, answer: CallToolResult) -> ToolResult {
+        let (server, output) = (self.server.name().to_owned(), self.output.clone());
+        let broken = move |structured: &Value| {
+            let judgement = output?.judge(structured);
+            judgement.broken.first().map(ToString::to_string)
+        };
+        let judged = tokio::task::spawn_blocking(move || result::value(&server, answer, broken)).await;
+        judged.unwrap_or_else(|error| Err(crash(format!("the result was not judged: {error}"))))
     }
 
     async fn call_server(&self, permit: Permit, context: CallContext) -> ToolResult {
@@ -67,7 +75,7 @@ impl McpTool {
         match up.caller.call(&self.definition.name, permit.into_params(), asking).await {
             Ok(answer) => {
                 server.worked();
-                result::value(server.name(), answer, |structured| self.breaks_schema(structured))
+                self.result(answer).await
             }
             Err(CallError::Refused(why)) => {
                 server.worked();

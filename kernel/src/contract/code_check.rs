@@ -3,6 +3,7 @@
 use regex::Regex;
 use serde_json::Value;
 
+use super::schema_cost::{Extent, matching_steps};
 use super::spec_error::{PAIRS_MAX, SpecError, describe_kind, known_keys, regex_error};
 use super::{excerpt, patterns};
 use crate::json::{Json, canonical};
@@ -67,6 +68,27 @@ impl CodeCheck {
     /// Accounted size of the compiled pattern, 0 without a pattern.
     pub(super) fn pattern_bytes(&self) -> usize {
         if let Question::Matches(_, size) = &self.question { *size } else { 0 }
+    }
+
+    /// Upper bound on the steps to check an output.
+    pub(super) fn steps(&self, output: &Value) -> u64 {
+        let Some(value) = project(output, &self.path) else { return 1 };
+        let text = || match value {
+            Value::String(text) => (1, text.len() as u64),
+            other => {
+                let extent = Extent::of(other);
+                (extent.writing_steps(), extent.written_bytes())
+            }
+        };
+        match &self.question {
+            Question::NonEmpty | Question::MinItems(_) | Question::Status(_) => 1,
+            Question::Matches(_, pattern_bytes) => {
+                let (writing, bytes) = text();
+                matching_steps(*pattern_bytes, bytes).saturating_add(writing)
+            }
+            Question::MaxBytes(_) => text().0,
+            Question::Equals(_) => Extent::of(value).writing_steps(),
+        }
     }
 
     /// Checks an output; the error is the expected and the found value.

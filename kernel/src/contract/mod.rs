@@ -24,9 +24,10 @@ pub use patterns::CONTRACT_PATTERNS_BYTES_MAX;
 pub(crate) use patterns::PATTERNS_HELP;
 pub use question::{JUDGED_BYTES_MAX, ModelQuestion, QUESTION_BYTES_MAX, human_questions, model_questions};
 pub use reliability::{Reliability, precision, reliability};
-use schema::Schema;
+pub(crate) use schema::Schema;
 pub(crate) use schema::compile as compile_schema;
 pub use schema::{SCHEMA_BYTES_MAX, SchemaError, check_schema};
+pub(crate) use schema_cost::Extent;
 pub use schema_cost::{JUDGEMENT_STEPS_MAX, SCHEMA_STEPS_MAX};
 pub(crate) use schema_graph::{Subschema, schema_graph};
 pub use spec_error::{SpecError, describe_kind, regex_error};
@@ -176,10 +177,25 @@ impl Contract {
         self.pattern_bytes
     }
 
-    /// Judges an output by every rule.
+    /// Upper bound on the steps to judge an output. A step takes a few dozen nanoseconds, and a judgement cannot be
+    /// interrupted.
+    pub fn steps(&self, output: &Value) -> u64 {
+        let extent = Extent::of(output);
+        self.rules.iter().map(|rule| rule.steps(output, extent)).fold(0, u64::saturating_add)
+    }
+
+    /// Judges an output by every rule. A rule that would take the steps beyond [`JUDGEMENT_STEPS_MAX`] counts as broken.
     pub fn judge(&self, output: &Value) -> Judgement {
         let mut judgement = Judgement::default();
+        let extent = Extent::of(output);
+        let mut left = JUDGEMENT_STEPS_MAX;
         for (rule, compiled) in self.rules.iter().enumerate() {
+            let steps = compiled.steps(output, extent);
+            if steps > left {
+                judgement.broken.push(compiled.too_many_steps(rule, steps));
+                continue;
+            }
+            left -= steps;
             match compiled {
                 Compiled::Anything => {}
                 Compiled::Schema(schema) => judgement.broken.extend(judge_schema(rule, schema, output)),
@@ -243,6 +259,25 @@ impl Compiled {
             Compiled::Code(check) => check.pattern_bytes(),
             Compiled::Anything | Compiled::Test(_) | Compiled::Model { .. } | Compiled::Human => 0,
         }
+    }
+
+    /// Upper bound on the steps to judge an output.
+    fn steps(&self, output: &Value, extent: Extent) -> u64 {
+        match self {
+            Compiled::Schema(schema) => schema.steps(extent),
+            Compiled::Code(check) => check.steps(output),
+            Compiled::Anything | Compiled::Test(_) | Compiled::Model { .. } | Compiled::Human => 0,
+        }
+    }
+
+    /// The violation of a rule that may take more steps than are left.
+    fn too_many_steps(&self, rule: usize, steps: u64) -> BrokenRule {
+        let method = if matches!(self, Compiled::Schema(_)) { Method::Schema } else { Method::Code };
+        let expected = format!("an output that its contract judges in {JUDGEMENT_STEPS_MAX} steps");
+        let found = format!(
+            "one that may take {steps} with this rule; give a smaller or flatter one, or simpler patterns and schemas"
+        );
+        BrokenRule { rule, method, expected, found }
     }
 }
 
@@ -312,17 +347,6 @@ fn compile_test(spec: &Value) -> Result<Vec<String>, SpecError> {
 }
 
 fn judge_schema(rule: usize, schema: &Schema, output: &Value) -> Option<BrokenRule> {
-    let steps = schema.cost.for_value(output);
-    if steps > JUDGEMENT_STEPS_MAX {
-        return Some(BrokenRule {
-            rule,
-            method: Method::Schema,
-            expected: format!("an output that its schema evaluates in {JUDGEMENT_STEPS_MAX} steps"),
-            found: format!(
-                "one that may take {steps}; give a smaller or flatter one, or simplify the schema"
-            ),
-        });
-    }
     let error = schema.validator.validate(output).err()?;
     let place = error.instance_path().as_str();
     let place = if place.is_empty() { String::new() } else { format!(" at {}", excerpt(place)) };

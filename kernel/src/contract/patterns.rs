@@ -1,7 +1,7 @@
 //! Accounting of compiled pattern sizes. The size depends little on the length of the text, so a pattern is
 //! compiled to find the size.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
@@ -36,22 +36,38 @@ pub(super) fn compile(pattern: &str) -> Result<(Regex, usize), regex::Error> {
     last
 }
 
-/// Number of distinct patterns in a schema, and their size classes in all. Counting stops beyond
-/// [`CONTRACT_PATTERNS_BYTES_MAX`].
-pub(super) fn of_schema(schema: &Value) -> (usize, usize) {
-    let mut patterns = BTreeSet::new();
-    collect(schema, &mut patterns);
-    let mut bytes = 0;
-    for pattern in &patterns {
-        // Translated as the schema engine does.
-        let read = jsonschema_regex::to_rust_regex(pattern).ok();
-        let compiled = read.and_then(|read| compile(&read).ok());
-        bytes += compiled.map_or(PATTERN_BYTES_MAX, |(_, size)| size);
-        if bytes > CONTRACT_PATTERNS_BYTES_MAX {
-            break;
+/// The distinct patterns of a schema, each with its size class in bytes.
+#[derive(Debug)]
+pub(super) struct PatternSizes {
+    sizes: BTreeMap<String, usize>,
+    /// Number of patterns.
+    pub(super) count: usize,
+    /// The size classes in all. Counting stops beyond [`CONTRACT_PATTERNS_BYTES_MAX`].
+    pub(super) bytes: usize,
+}
+
+impl PatternSizes {
+    pub(super) fn of_schema(schema: &Value) -> PatternSizes {
+        let mut patterns = BTreeSet::new();
+        collect(schema, &mut patterns);
+        let mut sizes = PatternSizes { sizes: BTreeMap::new(), count: patterns.len(), bytes: 0 };
+        for pattern in patterns {
+            // Translated as the schema engine does.
+            let read = jsonschema_regex::to_rust_regex(pattern).ok();
+            let size = read.and_then(|read| compile(&read).ok()).map_or(PATTERN_BYTES_MAX, |(_, size)| size);
+            sizes.sizes.insert(pattern.to_owned(), size);
+            sizes.bytes += size;
+            if sizes.bytes > CONTRACT_PATTERNS_BYTES_MAX {
+                break;
+            }
         }
+        sizes
     }
-    (patterns.len(), bytes)
+
+    /// Size class of a pattern. A pattern that was not counted has the largest.
+    pub(super) fn of(&self, pattern: &str) -> usize {
+        self.sizes.get(pattern).copied().unwrap_or(PATTERN_BYTES_MAX)
+    }
 }
 
 /// Upper bound on the pattern size of a schema.
@@ -118,8 +134,8 @@ mod tests {
             (json!({"enum": [{"pattern": "*"}], "examples": [{"pattern": "*"}]}), (0, 0)),
             (json!({"properties": {"pattern": {"type": "string"}}, "required": ["pattern"]}), (0, 0)),
         ] {
-            let (patterns, bytes) = of_schema(&schema);
-            assert_eq!((patterns, bytes / 1024), counted, "{schema}");
+            let PatternSizes { count, bytes, .. } = PatternSizes::of_schema(&schema);
+            assert_eq!((count, bytes / 1024), counted, "{schema}");
         }
     }
 }

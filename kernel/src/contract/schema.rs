@@ -3,9 +3,9 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use super::patterns::{CONTRACT_PATTERNS_BYTES_MAX, PATTERN_BYTES_MAX, PATTERNS_HELP};
-use super::schema_cost::{SCHEMA_STEPS_MAX, SchemaCost};
-use super::{excerpt, patterns};
+use super::excerpt;
+use super::patterns::{CONTRACT_PATTERNS_BYTES_MAX, PATTERN_BYTES_MAX, PATTERNS_HELP, PatternSizes};
+use super::schema_cost::{Extent, SCHEMA_STEPS_MAX, SchemaCost};
 use crate::json::canonical;
 
 /// Largest schema, in bytes of canonical JSON.
@@ -82,9 +82,16 @@ impl SchemaError {
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) validator: Validator,
-    pub(super) cost: SchemaCost,
+    cost: SchemaCost,
     /// Accounted size of the compiled patterns, in bytes.
     pub(super) pattern_bytes: usize,
+}
+
+impl Schema {
+    /// Upper bound on the steps to evaluate a value of this extent.
+    pub(crate) fn steps(&self, extent: Extent) -> u64 {
+        self.cost.for_extent(extent)
+    }
 }
 
 /// Checks a schema as the contracts of nodes do, for schemas that stand in parameters.
@@ -107,18 +114,18 @@ pub(crate) fn compile(schema: &Value) -> Result<Schema, SchemaError> {
     if bytes > SCHEMA_BYTES_MAX {
         return Err(SchemaError::TooLarge { bytes });
     }
-    let (patterns, pattern_bytes) = patterns::of_schema(schema);
-    if pattern_bytes > CONTRACT_PATTERNS_BYTES_MAX {
+    let sizes = PatternSizes::of_schema(schema);
+    if sizes.bytes > CONTRACT_PATTERNS_BYTES_MAX {
         return Err(SchemaError::Patterns);
     }
-    let cache = PATTERN_BYTES_MAX.min(CONTRACT_PATTERNS_BYTES_MAX / patterns.max(1));
+    let cache = PATTERN_BYTES_MAX.min(CONTRACT_PATTERNS_BYTES_MAX / sizes.count.max(1));
     let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(cache);
     let built = jsonschema::options().offline().with_pattern_options(patterns).build(schema);
     let validator = built.map_err(|error| SchemaError::Invalid {
         place: excerpt(error.instance_path()),
         what: excerpt(&error),
     })?;
-    Ok(Schema { validator, cost: SchemaCost::of(schema)?, pattern_bytes })
+    Ok(Schema { validator, cost: SchemaCost::of(schema, &sizes)?, pattern_bytes: sizes.bytes })
 }
 
 #[cfg(test)]

@@ -16,10 +16,15 @@
 //! sum). The result is the cost along one path of a value; multiplied by the number of values in the
 //! document, the result bounds the whole evaluation. `unevaluatedProperties` and `unevaluatedItems` evaluate
 //! earlier subschemas again and are counted twice.
+//!
+//! A keyword that reads a text, such as `pattern`, takes time in proportion to the bytes of the text. The same
+//! pass sums the cost per byte along a path; multiplied by the bytes of all texts in the document, the sum
+//! bounds the reading.
 
 use serde_json::Value;
 
 use super::excerpt;
+use super::patterns::PatternSizes;
 use super::schema::SchemaError;
 use super::schema_graph::{LIST, MAP, Role, Subschema, schema_graph};
 use crate::json::MAX_DEPTH;
@@ -30,9 +35,39 @@ pub const SCHEMA_STEPS_MAX: u64 = 10_000;
 /// Most steps of one evaluation.
 pub const JUDGEMENT_STEPS_MAX: u64 = 100_000_000;
 
-/// Steps along one path of a value, by the depth of the value. Deeper values cost as much as the last entry.
+/// Options of an `enum`, or names of a `required`, that take a step together.
+const LISTED_PER_STEP: u64 = 8;
+
+/// Bytes of a text that the cheapest keywords read in one step, such as `maxLength`.
+const BYTES_PER_STEP: u64 = 64;
+
+/// Bytes of a compiled pattern that take a step for each byte of a text. The slowest patterns run through their whole
+/// program for each byte.
+const PATTERN_BYTES_PER_STEP: u64 = 1024;
+
+/// Costs along one path of a value, by the depth of the value. Deeper values cost as much as the last entry.
 #[derive(Debug)]
-pub(super) struct SchemaCost(Vec<u64>);
+pub(super) struct SchemaCost {
+    /// Steps for each value.
+    steps: Vec<u64>,
+    /// Steps for [`BYTES_PER_STEP`] bytes of text.
+    reading: Vec<u64>,
+}
+
+/// Size of a value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    /// Number of values, including the value itself.
+    values: u64,
+    depth: usize,
+    /// Bytes of all texts, the names of members included.
+    bytes: u64,
+}
+
+/// Steps to match a pattern of a size class, in bytes, against a text.
+pub(super) fn matching_steps(pattern_bytes: usize, text_bytes: u64) -> u64 {
+    text_bytes.saturating_mul(pattern_bytes as u64 / PATTERN_BYTES_PER_STEP)
+}
 
 impl SchemaCost {
     /// Bounds the steps of a compiled schema.
@@ -40,47 +75,79 @@ impl SchemaCost {
     /// # Errors
     ///
     /// The schema takes too many steps, or never terminates.
-    pub(super) fn of(schema: &Value) -> Result<SchemaCost, SchemaError> {
-        let nodes = schema_graph(schema, CostNode::of)?;
+    pub(super) fn of(schema: &Value, patterns: &PatternSizes) -> Result<SchemaCost, SchemaError> {
+        let nodes = schema_graph(schema, |subschema| CostNode::of(subschema, patterns))?;
         let order = targets_before_sources(&nodes)?;
-        let mut steps = Vec::new();
-        let mut within = vec![[0; 2]; nodes.len()];
-        for depth in 0..=MAX_DEPTH {
-            let here = count(&nodes, &order, &within);
-            if depth == 0 && here.iter().flatten().any(|&steps| steps > SCHEMA_STEPS_MAX) {
-                return Err(SchemaError::TooManySteps);
-            }
-            steps.push(here[0][MAP].max(here[0][LIST]));
-            if steps.last() > Some(&JUDGEMENT_STEPS_MAX) || here == within {
-                break;
-            }
-            within = here;
+        let of_one_value = count(&nodes, &order, &vec![[0; 2]; nodes.len()], |node| node.steps);
+        if of_one_value.iter().flatten().any(|&steps| steps > SCHEMA_STEPS_MAX) {
+            return Err(SchemaError::TooManySteps);
         }
-        Ok(SchemaCost(steps))
+        let steps = along_paths(&nodes, &order, |node| node.steps);
+        Ok(SchemaCost { steps, reading: along_paths(&nodes, &order, |node| node.reading) })
     }
 
-    /// Upper bound on the steps to evaluate `value`.
-    pub(super) fn for_value(&self, value: &Value) -> u64 {
-        let (values, depth) = extent(value);
-        let along_a_path = self.0.get(depth).or(self.0.last()).copied().unwrap_or_default();
-        values.saturating_mul(along_a_path)
+    /// Upper bound on the steps to evaluate a value of this extent.
+    pub(super) fn for_extent(&self, Extent { values, depth, bytes }: Extent) -> u64 {
+        let at = |costs: &[u64]| costs.get(depth).or(costs.last()).copied().unwrap_or_default();
+        let reading = bytes.saturating_mul(at(&self.reading)) / BYTES_PER_STEP;
+        values.saturating_mul(at(&self.steps)).saturating_add(reading)
     }
 }
 
-/// Number of values in `value`, including `value`, and its depth.
-fn extent(value: &Value) -> (u64, usize) {
-    let inner = |values: &mut dyn Iterator<Item = &Value>| {
-        values.map(extent).fold((1, 1), |(count, depth), (more, below)| (count + more, depth.max(below + 1)))
-    };
-    match value {
-        Value::Array(list) => inner(&mut list.iter()),
-        Value::Object(map) => inner(&mut map.values()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (1, 0),
+impl Extent {
+    pub(crate) fn of(value: &Value) -> Extent {
+        let leaf = Extent { values: 1, depth: 0, bytes: 0 };
+        let within = |all: Extent, name: usize, part: &Value| {
+            let part = Extent::of(part);
+            Extent {
+                values: all.values + part.values,
+                depth: all.depth.max(part.depth + 1),
+                bytes: all.bytes + part.bytes + name as u64,
+            }
+        };
+        let inner = Extent { depth: 1, ..leaf };
+        match value {
+            Value::Array(list) => list.iter().fold(inner, |all, item| within(all, 0, item)),
+            Value::Object(map) => {
+                map.iter().fold(inner, |all, (name, member)| within(all, name.len(), member))
+            }
+            Value::String(text) => Extent { bytes: text.len() as u64, ..leaf },
+            Value::Null | Value::Bool(_) | Value::Number(_) => leaf,
+        }
     }
+
+    /// Upper bound on the steps to write the value as text.
+    pub(super) fn writing_steps(self) -> u64 {
+        self.values.saturating_add(self.bytes / BYTES_PER_STEP)
+    }
+
+    /// Upper bound on the bytes of the value as text: escapes take six bytes, and a number at most thirty.
+    pub(super) fn written_bytes(self) -> u64 {
+        self.values.saturating_mul(30).saturating_add(self.bytes.saturating_mul(6))
+    }
+}
+
+/// The costs of the root along a path, by the depth of a value, until they stay the same or pass the limit.
+fn along_paths(nodes: &[CostNode], order: &[usize], own: impl Fn(&CostNode) -> u64) -> Vec<u64> {
+    let mut costs = Vec::new();
+    let mut within = vec![[0; 2]; nodes.len()];
+    for _ in 0..=MAX_DEPTH {
+        let here = count(nodes, order, &within, &own);
+        costs.push(here[0][MAP].max(here[0][LIST]));
+        if costs.last() > Some(&JUDGEMENT_STEPS_MAX) || here == within {
+            break;
+        }
+        within = here;
+    }
+    costs
 }
 
 #[derive(Debug, Default)]
 struct CostNode {
+    /// Own steps for a value, without those of other subschemas.
+    steps: u64,
+    /// Own steps for [`BYTES_PER_STEP`] bytes of text.
+    reading: u64,
     /// Subschemas for the same value; `true` if `unevaluated…` evaluates the subschema again.
     same: Vec<(usize, bool)>,
     /// Subschemas for members of a map, and for items of a list.
@@ -96,8 +163,12 @@ struct Within {
 }
 
 impl CostNode {
-    fn of(subschema: &Subschema<'_>) -> CostNode {
-        let mut node = CostNode::default();
+    fn of(subschema: &Subschema<'_>, patterns: &PatternSizes) -> CostNode {
+        let mut node = CostNode { steps: 1, ..CostNode::default() };
+        for (keyword, value) in subschema.schema.as_object().into_iter().flatten() {
+            node.steps = node.steps.saturating_add(listed(keyword, value) / LISTED_PER_STEP);
+            node.reading = node.reading.saturating_add(reading(keyword, value, patterns));
+        }
         for lead in &subschema.edges {
             node.unevaluated |= lead.keyword.starts_with("unevaluated");
             match lead.role {
@@ -111,6 +182,29 @@ impl CostNode {
             }
         }
         node
+    }
+}
+
+/// Number of entries that a keyword compares a value with.
+fn listed(keyword: &str, value: &Value) -> u64 {
+    match (keyword, value) {
+        ("enum" | "required", Value::Array(list)) => list.len() as u64,
+        ("dependentRequired" | "dependencies", Value::Object(map)) => map.len() as u64,
+        _ => 0,
+    }
+}
+
+/// Steps of a keyword for [`BYTES_PER_STEP`] bytes of text.
+fn reading(keyword: &str, value: &Value, patterns: &PatternSizes) -> u64 {
+    let matching = |pattern: &str| matching_steps(patterns.of(pattern), BYTES_PER_STEP);
+    match (keyword, value) {
+        ("pattern", Value::String(pattern)) => matching(pattern),
+        ("patternProperties", Value::Object(named)) => {
+            named.keys().map(|pattern| matching(pattern)).fold(0, u64::saturating_add)
+        }
+        ("format" | "contentEncoding" | "contentMediaType", _) => BYTES_PER_STEP,
+        ("minLength" | "maxLength" | "uniqueItems", _) => 1,
+        _ => 0,
     }
 }
 
@@ -144,8 +238,13 @@ fn targets_before_sources(nodes: &[CostNode]) -> Result<Vec<usize>, SchemaError>
     Err(SchemaError::Endless { reference: reference.cloned().unwrap_or_default() })
 }
 
-/// Steps of every node for a map and for a list, from the steps of the parts.
-fn count(nodes: &[CostNode], order: &[usize], within: &[[u64; 2]]) -> Vec<[u64; 2]> {
+/// Costs of every node for a map and for a list, from its own cost and the costs of the parts.
+fn count(
+    nodes: &[CostNode],
+    order: &[usize],
+    within: &[[u64; 2]],
+    own: impl Fn(&CostNode) -> u64,
+) -> Vec<[u64; 2]> {
     let within = |at: usize| within[at][MAP].max(within[at][LIST]);
     let mut steps = vec![[0; 2]; nodes.len()];
     // Steps to find the evaluated members and items: applicable subschemas are evaluated again.
@@ -156,7 +255,7 @@ fn count(nodes: &[CostNode], order: &[usize], within: &[[u64; 2]]) -> Vec<[u64; 
             let Within { one, each } = &inner[kind];
             let one = one.iter().map(|&at| within(at)).max().unwrap_or_default();
             let each = each.iter().map(|&at| within(at));
-            let mut all = each.fold(1_u64.saturating_add(one), u64::saturating_add);
+            let mut all = each.fold(own(&nodes[at]).saturating_add(one), u64::saturating_add);
             for &(target, is_again) in same {
                 all = all.saturating_add(steps[target][kind]);
                 let twice = if is_again { steps[target][kind] } else { 0 };
@@ -187,6 +286,10 @@ mod tests {
         }
         definitions.insert(format!("a{links}"), json!({"type": "object"}));
         json!({"$defs": definitions, "$ref": "#/$defs/a0"})
+    }
+
+    fn cost(schema: &Value) -> SchemaCost {
+        SchemaCost::of(schema, &PatternSizes::of_schema(schema)).unwrap()
     }
 
     fn nested(depth: usize) -> Value {
@@ -223,8 +326,8 @@ mod tests {
         let parts = |count: u64| json!({"allOf": vec![true; usize::try_from(count).unwrap() - 1]});
         assert_eq!(compile(&parts(SCHEMA_STEPS_MAX)).map(drop), Ok(()));
         assert_eq!(compile(&parts(SCHEMA_STEPS_MAX + 1)).map(drop), Err(SchemaError::TooManySteps));
-        let most = SchemaCost::of(&json!({"items": parts(SCHEMA_STEPS_MAX - 1)})).unwrap();
-        let list = |items: usize| most.for_value(&json!(vec![1; items - 1]));
+        let most = cost(&json!({"items": parts(SCHEMA_STEPS_MAX - 1)}));
+        let list = |items: usize| most.for_extent(Extent::of(&json!(vec![1; items - 1])));
         assert_eq!([list(10_000), list(10_001)], [JUDGEMENT_STEPS_MAX, JUDGEMENT_STEPS_MAX + 10_000]);
     }
 
@@ -274,10 +377,39 @@ mod tests {
             (any, [4, 28, 649, 51_409]),
             (twice, [3, 54, 180_169, 13_555_990_023]),
         ] {
-            let taken = SchemaCost::of(&schema).unwrap();
+            let taken = cost(&schema);
             let values = [json!(1), nested(1), nested(10), nested(100)];
-            let found = values.map(|value| taken.for_value(&value));
+            let found = values.map(|value| taken.for_extent(Extent::of(&value)));
             assert_eq!(found, steps, "{schema}");
+        }
+    }
+
+    #[test]
+    fn reading_a_text_takes_steps_for_its_bytes() {
+        let text = |bytes: usize| json!("x".repeat(bytes));
+        let large = "(a{1000}){20}";
+        for (schema, value, steps) in [
+            (json!({"type": "string"}), text(64_000), 1),
+            (json!({"maxLength": 9}), text(64_000), 1 + 1_000),
+            (json!({"minLength": 9, "uniqueItems": true}), text(64_000), 1 + 2_000),
+            (json!({"format": "regex"}), text(64_000), 1 + 64_000),
+            (json!({"pattern": "^[a-z]+$"}), text(64_000), 1 + 4 * 64_000),
+            (json!({"pattern": large}), text(64_000), 1 + 1024 * 64_000),
+            (json!({"not": {"pattern": large}}), text(1_000), 2 + 1024 * 1_000),
+            (json!({"allOf": vec![json!({"pattern": large}); 9]}), text(1_000), 10 + 9 * 1024 * 1_000),
+            (json!({"items": {"pattern": large}}), json!([text(500), text(500)]), 3 * 2 + 1024 * 1_000),
+            (
+                json!({"patternProperties": {large: {}}}),
+                json!({"x".repeat(64): text(64)}),
+                2 * 2 + 1024 * 128,
+            ),
+            (json!({"propertyNames": {"pattern": large}}), json!({"x".repeat(64): 1}), 2 * 2 + 1024 * 64),
+            (json!({"$ref": "#/examples/0", "examples": [{"pattern": "a"}]}), text(1_000), 2 + 1024 * 1_000),
+            (json!({"enum": vec![1; 800]}), json!([1]), 2 * 101),
+            (json!({"required": vec!["a"; 80]}), json!({}), 11),
+            (json!({"dependentRequired": {"a": [], "b": []}}), json!({}), 1),
+        ] {
+            assert_eq!(cost(&schema).for_extent(Extent::of(&value)), steps, "{schema}");
         }
     }
 

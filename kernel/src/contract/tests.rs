@@ -58,9 +58,26 @@ fn a_judgement_that_would_take_too_long_is_none() {
         schema,
         &nested(30),
         expect![
-            "contract[0]: expected an output that its schema evaluates in 100000000 steps, found one that may take 4160749413; give a smaller or flatter one, or simplify the schema"
+            "contract[0]: expected an output that its contract judges in 100000000 steps, found one that may take 4160749413 with this rule; give a smaller or flatter one, or simpler patterns and schemas"
         ],
     );
+    let slow = "(a{1000}){20}b";
+    for (method, spec) in [
+        (Method::Schema, json!({"properties": {"text": {"not": {"pattern": slow}}}})),
+        (Method::Code, json!({"check": "matches", "path": "text", "value": slow})),
+    ] {
+        let most = usize::try_from(JUDGEMENT_STEPS_MAX / 1024).unwrap();
+        let text = |bytes: usize| json!({"text": "x".repeat(bytes)});
+        let rules = [rule(method, spec)];
+        let contract = Contract::compile(&rules).unwrap();
+        assert!(contract.steps(&text(most - 10)) <= JUDGEMENT_STEPS_MAX);
+        assert!(contract.steps(&text(most + 1)) > JUDGEMENT_STEPS_MAX);
+        let broken = contract.judge(&text(most + 1)).broken.remove(0).to_string();
+        assert!(broken.contains("in 100000000 steps"), "{broken}");
+        let both = Contract::compile(&[rules[0].clone(), rules[0].clone()]).unwrap();
+        let broken = both.judge(&text(most / 2 + 10)).broken;
+        assert!(broken.iter().any(|broken| broken.rule == 1 && broken.to_string().contains("steps")));
+    }
     let links = (0..40).map(|at| {
         let next = json!({"$ref": format!("#/$defs/a{}", at + 1)});
         (format!("a{at}"), json!({"allOf": [next, next]}))

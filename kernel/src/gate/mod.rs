@@ -56,7 +56,7 @@ pub use rules::{
 };
 pub use seal::Seal;
 pub use spent::{Spent, amounts};
-pub use tool::GatedTool;
+pub use tool::{GatedTool, PARAMS_STEPS_MAX};
 
 /// Denied calls after which the gate cancels a run, so a model cannot probe the policy by trial.
 pub const DENIALS_MAX: u32 = 20;

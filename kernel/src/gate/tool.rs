@@ -12,7 +12,7 @@ use super::call::CallClass;
 use super::close_schema::close_objects;
 use super::path_params::{Format, FormatParams, SchemaGraph};
 use super::strict_numbers::{fits, has_whole_double};
-use crate::contract::{SchemaError, compile_schema, excerpt};
+use crate::contract::{Extent, Schema, SchemaError, compile_schema, excerpt};
 use crate::id::Digest;
 use crate::json::Object;
 use crate::lineage::{self, ExecutableSpec};
@@ -22,10 +22,15 @@ use crate::port::{Tool, ToolSpec};
 /// Parameters of tools that run programs: each may hold code.
 const OF_PROGRAMS: [&str; 2] = ["argv", "stdin"];
 
+/// Most steps to check the parameters of one call. The gate checks them in the run's actor, which cannot be interrupted.
+pub const PARAMS_STEPS_MAX: u64 = 4_000_000;
+
+pub(super) const TOO_LARGE_HELP: &str = "pass shorter texts, or fewer values";
+
 /// A tool with its compiled schema. Built once per tool and shared by all calls.
 pub struct GatedTool {
     tool: Arc<dyn Tool>,
-    validator: Validator,
+    schema: Schema,
     defaults: Vec<(String, Value)>,
     result_schema: Option<Arc<Value>>,
     paths: FormatParams,
@@ -78,12 +83,12 @@ impl GatedTool {
         };
         let executable_digest =
             lineage::executable_digest(&executable_digest.document().expect("texts are canonical"));
-        let validator = compile_schema(&schema)?.validator;
+        let schema = compile_schema(&schema)?;
         let sensitive = tool.sensitive().into_iter().collect();
         let lists_whole_doubles = has_whole_double(&tool.spec().params);
         Ok(GatedTool {
             lists_whole_doubles,
-            validator,
+            schema,
             tool,
             defaults,
             result_schema,
@@ -123,8 +128,19 @@ impl GatedTool {
         self.executable_digest
     }
 
-    pub(super) fn validator(&self) -> &Validator {
-        &self.validator
+    /// The validator of the closed schema, for parameters that it checks within [`PARAMS_STEPS_MAX`].
+    ///
+    /// # Errors
+    ///
+    /// The check may take more steps.
+    pub(super) fn validator(&self, params: &Value) -> Result<&Validator, String> {
+        let steps = self.schema.steps(Extent::of(params));
+        if steps > PARAMS_STEPS_MAX {
+            return Err(format!(
+                "checking them may take {steps} steps, at most {PARAMS_STEPS_MAX} are allowed"
+            ));
+        }
+        Ok(&self.schema.validator)
     }
 
     /// Schema of the tool's results, if declared.
@@ -154,16 +170,17 @@ impl GatedTool {
 
     /// Checks parameters against the closed schema. The error names the fault and its place, in bounded length.
     pub(super) fn check(&self, params: &Value) -> Result<(), String> {
+        let validator = self.validator(params).map_err(|what| format!("{what}: {TOO_LARGE_HELP}"))?;
         let schema = &self.tool.spec().params;
         if (self.lists_whole_doubles || has_whole_double(params)) && !fits(schema, params) {
             return Err(
                 "an integer is written with a fraction or an exponent, or a number is not listed".to_owned()
             );
         }
-        if self.validator.is_valid(params) {
+        if validator.is_valid(params) {
             return Ok(());
         }
-        match self.validator.validate(params) {
+        match validator.validate(params) {
             Ok(()) => Ok(()),
             Err(error) => {
                 let place = error.instance_path().as_str();
