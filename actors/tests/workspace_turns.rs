@@ -6,10 +6,10 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Hold, states, submit, system, until};
-use ostler_actors::Answer;
+use common::{Hold, states, submit, system, until, with_slots};
+use ostler_actors::{Answer, System};
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::id::Digest;
+use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{BoxFuture, CallContext, NamedFile, Tool, ToolResult, ToolSpec, WorkspaceUse};
 use ostler_store::MemoryJournal;
@@ -50,6 +50,13 @@ impl Tool for Writer {
     }
 }
 
+/// Says yes to the question of a run, once there is one.
+async fn approve(system: &System, run: RunId) {
+    until(async || !system.approvals(run).await.unwrap().is_empty()).await;
+    let question = system.approvals(run).await.unwrap().remove(0);
+    system.answer(&question.id, question.digest.unwrap(), Answer::approve()).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_approved_for_its_files_writes_alone() {
     let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
@@ -68,8 +75,7 @@ async fn a_call_approved_for_its_files_writes_alone() {
     ]);
     let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
     first.started().await;
-    let question = system.approvals(run).await.unwrap().remove(0);
-    system.answer(&question.id, question.digest.unwrap(), Answer::approve()).await.unwrap();
+    approve(&system, run).await;
     let runs = async |node: &str| states(&system, run).await.contains(&format!("{node} running"));
     until(async || runs("deploy").await).await;
     assert!(!deploy.has_started(), "another call writes");
@@ -83,4 +89,129 @@ async fn a_call_approved_for_its_files_writes_alone() {
     second.go(1);
     assert!(system.outcome(run).await.unwrap().status.is_over());
     assert!(states(&system, run).await.split(", ").all(|state| state.ends_with(" executed")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_its_turn_has_no_slot() {
+    let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+    let read = |name| Hold::new(name, Effect::Read, Idempotency::Natural);
+    let (first, deploy, second) = (hold("first"), hold("deploy"), hold("second"));
+    let reads = [read("read1"), read("read2"), read("read3")];
+    let writer =
+        |held: &Arc<Hold>, names| -> Arc<dyn Tool> { Arc::new(Writer { held: held.clone(), names }) };
+    let mut tools = vec![writer(&first, false), writer(&deploy, true), writer(&second, false)];
+    tools.extend(reads.iter().map(|read| -> Arc<dyn Tool> { read.clone() }));
+    let system = with_slots(Arc::new(MemoryJournal::default()), tools, 2).await;
+    let one = async |tool: &str, approval: &str| {
+        let node = json!({"id": tool, "tool": tool, "approval": approval, "human_timeout": "1h"});
+        submit(&system, json!({"id": tool, "nodes": [node]})).await
+    };
+    one("first", "none").await;
+    first.started().await;
+    // An approved call waits for one that writes.
+    let deployed = one("deploy", "before").await;
+    approve(&system, deployed).await;
+    until(async || states(&system, deployed).await == "deploy running").await;
+    one("read1", "none").await;
+    reads[0].started().await;
+    reads[0].go(1);
+    // A call that writes waits for the approved one, before its turn and during it.
+    let last = one("second", "none").await;
+    until(async || states(&system, last).await == "second running").await;
+    one("read2", "none").await;
+    reads[1].started().await;
+    reads[1].go(1);
+    first.go(1);
+    deploy.started().await;
+    assert!(!second.has_started());
+    one("read3", "none").await;
+    reads[2].started().await;
+    reads[2].go(1);
+    deploy.go(1);
+    second.started().await;
+    second.go(1);
+    for run in [deployed, last] {
+        assert!(system.outcome(run).await.unwrap().status.is_over());
+        assert!(states(&system, run).await.ends_with(" executed"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_its_turn_can_be_cancelled() {
+    let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+    let (first, deploy) = (hold("first"), hold("deploy"));
+    let writer =
+        |held: &Arc<Hold>, names| -> Arc<dyn Tool> { Arc::new(Writer { held: held.clone(), names }) };
+    let tools = vec![writer(&first, false), writer(&deploy, true)];
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let writes = submit(&system, json!({"id": "w", "nodes": [{"id": "first", "tool": "first"}]})).await;
+    first.started().await;
+    let node = json!({"id": "deploy", "tool": "deploy", "approval": "before", "human_timeout": "1h"});
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    approve(&system, run).await;
+    until(async || states(&system, run).await == "deploy running").await;
+    system.cancel(run).await.unwrap();
+    assert!(system.outcome(run).await.unwrap().status.is_over());
+    first.go(1);
+    assert!(system.outcome(writes).await.unwrap().status.is_over());
+    assert!(!deploy.has_started());
+}
+
+/// A tool that writes, asks a person, and writes on.
+struct Asker(Arc<Hold>);
+
+impl Tool for Asker {
+    fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    fn class(&self, params: &Map<String, Value>) -> CallClass {
+        self.0.class(params)
+    }
+
+    fn workspace_use(&self) -> WorkspaceUse {
+        WorkspaceUse::BOTH
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            context.attempt.ask_person("may", "May the tool go on?", 3_600_000).await.unwrap();
+            self.0.call(permit, context).await
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_asks_a_person_lets_others_write_meanwhile() {
+    let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+    let (asker, deploy) = (hold("asker"), hold("deploy"));
+    let tools: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(Asker(asker.clone())), Arc::new(Writer { held: deploy.clone(), names: true })];
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let one = async |tool: &str, approval: &str| {
+        let node = json!({"id": tool, "tool": tool, "approval": approval, "human_timeout": "1h"});
+        submit(&system, json!({"id": tool, "nodes": [node]})).await
+    };
+    let open = async || system.all_approvals().await.unwrap().approvals;
+    let say_yes = async |node: &str| {
+        let is_asked = async || open().await.iter().any(|question| question.id.node.as_str() == node);
+        until(is_asked).await;
+        let asked = open().await.into_iter().find(|question| question.id.node.as_str() == node).unwrap();
+        system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+    };
+    let asking = one("asker", "none").await;
+    until(async || open().await.len() == 1).await;
+    let deployed = one("deploy", "before").await;
+    say_yes("deploy").await;
+    deploy.started().await;
+    say_yes("question").await;
+    until(async || open().await.is_empty()).await;
+    assert!(!asker.has_started(), "the approved call writes alone");
+    deploy.go(1);
+    asker.started().await;
+    asker.go(1);
+    for run in [asking, deployed] {
+        assert!(system.outcome(run).await.unwrap().status.is_over());
+        assert!(states(&system, run).await.ends_with(" executed"));
+    }
 }

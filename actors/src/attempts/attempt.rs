@@ -153,7 +153,7 @@ async fn act(
                 ordinal: log.attempt(),
                 refusals: 0,
             };
-            let shared = if shares_turn { Some(shared_turn(executor, caller, log).await) } else { None };
+            let shared = if shares_turn { Some(log.begin_turn().await) } else { None };
             let called = tool
                 .call(permit, CallContext { workspace, timeout_ms, repeatable, origin, attempt, recorded });
             let called = log.watch(called).await;
@@ -195,8 +195,8 @@ async fn judge(
 ) -> Result<(), Failure> {
     let Judgement { tests, models, .. } = judge_here(executor, &node.contract, value)?;
     for test in tests {
-        let shared = if turn.is_none() { Some(shared_turn(executor, caller, log).await) } else { None };
-        // Boxed: otherwise this rare future enlarges every attempt.
+        // Boxed: otherwise these rare futures enlarge every attempt.
+        let shared = if turn.is_none() { Some(Box::pin(log.begin_turn()).await) } else { None };
         Box::pin(run_test(caller, &test, log)).await?;
         drop(shared);
     }
@@ -207,12 +207,6 @@ async fn judge(
         Box::pin(log.lending(asked)).await?;
     }
     Ok(())
-}
-
-/// A turn of a call that may write in the workspace. The wait does not count against the timeout.
-async fn shared_turn(executor: &Executor, caller: &Caller, log: &AttemptJournal) -> Turn {
-    let _still = log.waited.begin();
-    executor.turns.shared(&caller.workspace).await
 }
 
 /// Judges a value by the rules that need no call, and returns the others.

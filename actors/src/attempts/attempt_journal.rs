@@ -5,6 +5,7 @@ mod model_text;
 mod output;
 mod slot;
 mod steps;
+mod turn;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use self::model_text::ModelText;
 use self::output::AttemptOutput;
 use self::steps::Steps;
+use self::turn::SharedTurn;
 use crate::attempts::call_bill::CallBill;
 use crate::attempts::executor::Executor;
 use crate::base::attempt_end::ModelCalls;
@@ -73,6 +75,7 @@ pub(crate) struct AttemptJournal {
     rung: Mutex<Option<CageRung>>,
     refused: Mutex<Option<Box<Output>>>,
     model_text: Mutex<ModelText>,
+    turn: Mutex<SharedTurn>,
     /// Created for the first call of a model.
     bill: OnceLock<CallBill>,
     /// Time without disk space for a result, without a slot, or without a turn.
@@ -101,6 +104,7 @@ impl AttemptJournal {
             rung: Mutex::default(),
             refused: Mutex::default(),
             model_text: Mutex::default(),
+            turn: Mutex::default(),
             bill: OnceLock::new(),
             waited: Arc::default(),
         }

@@ -10,9 +10,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::base::keys::AttemptKey;
 use crate::base::lock::lock;
 
-/// Longest wait of a call for a turn alone. The waiting call holds a slot, which a call that writes may need to go on.
+/// Longest wait of an approved call for calls that write: its approver expects it to begin.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The turns of all workspaces of the process.
@@ -37,6 +38,7 @@ struct Wanted {
     workspace: Arc<Path>,
     alone: bool,
     held: bool,
+    call: AttemptKey,
 }
 
 impl Wanted {
@@ -74,43 +76,54 @@ impl WorkspaceTurns {
         WorkspaceTurns { is_one, ..WorkspaceTurns::default() }
     }
 
-    /// Waits for a turn that others share. One alone that is waited for comes first.
-    pub(crate) async fn shared(self: &Arc<WorkspaceTurns>, workspace: &Arc<Path>) -> Turn {
-        self.wait(|| self.take_shared(workspace)).await
-    }
-
-    /// Waits for a turn alone; `None`: others wrote for too long. Another turn alone is waited for as long as it takes: it needs nothing
-    /// of this attempt.
-    pub(crate) async fn alone(self: &Arc<WorkspaceTurns>, workspace: &Arc<Path>) -> Option<Turn> {
-        let turn = self.want(workspace, true, false);
+    /// Waits for a turn alone. Another turn alone is waited for as long as it takes. Dropping the future gives the wait up.
+    ///
+    /// # Errors
+    ///
+    /// Another call has written for [`WAIT_MAX`].
+    pub(crate) async fn alone(
+        self: &Arc<WorkspaceTurns>,
+        workspace: &Arc<Path>,
+        call: &AttemptKey,
+    ) -> Result<Turn, AttemptKey> {
+        let turn = lock(&self.turns).want(self, workspace, call, true);
         let has_come = || lock(&self.turns).hold(turn.number).then_some(());
         while timeout(WAIT_MAX, self.wait(has_come)).await.is_err() {
-            if !lock(&self.turns).follows_another(turn.number) {
-                return None;
+            if let Some(writer) = lock(&self.turns).writer_before(turn.number) {
+                return Err(writer);
             }
         }
-        Some(turn)
+        Ok(turn)
     }
 
     /// A turn alone, if there is one now.
-    pub(crate) fn try_alone(self: &Arc<WorkspaceTurns>, workspace: &Arc<Path>) -> Option<Turn> {
-        let turn = self.want(workspace, true, false);
-        let is_held = lock(&self.turns).hold(turn.number);
+    pub(crate) fn try_alone(
+        self: &Arc<WorkspaceTurns>,
+        workspace: &Arc<Path>,
+        call: &AttemptKey,
+    ) -> Option<Turn> {
+        let (turn, is_held) = {
+            let mut turns = lock(&self.turns);
+            let turn = turns.want(self, workspace, call, true);
+            let is_held = turns.hold(turn.number);
+            (turn, is_held)
+        };
         is_held.then_some(turn)
     }
 
-    fn take_shared(self: &Arc<WorkspaceTurns>, workspace: &Arc<Path>) -> Option<Turn> {
-        let workspace = &self.of(workspace);
-        let is_free = !lock(&self.turns).wanted.iter().any(|it| it.alone && it.overlaps(workspace));
-        is_free.then(|| self.want(workspace, false, true))
+    /// A turn that others share, if there is one now. A turn alone that is waited for comes first.
+    pub(crate) fn try_shared(
+        self: &Arc<WorkspaceTurns>,
+        workspace: &Arc<Path>,
+        call: &AttemptKey,
+    ) -> Option<Turn> {
+        let mut turns = lock(&self.turns);
+        turns.is_free(&self.of(workspace)).then(|| turns.want(self, workspace, call, false))
     }
 
-    fn want(self: &Arc<WorkspaceTurns>, workspace: &Arc<Path>, alone: bool, held: bool) -> Turn {
-        let mut turns = lock(&self.turns);
-        turns.last += 1;
-        let number = turns.last;
-        turns.wanted.push(Wanted { number, workspace: self.of(workspace), alone, held });
-        Turn { turns: Arc::clone(self), number }
+    /// Waits until a turn that others share may be had.
+    pub(crate) async fn shared_is_free(&self, workspace: &Arc<Path>) {
+        self.wait(|| lock(&self.turns).is_free(&self.of(workspace)).then_some(())).await;
     }
 
     fn of(&self, workspace: &Arc<Path>) -> Arc<Path> {
@@ -130,10 +143,33 @@ impl WorkspaceTurns {
 }
 
 impl Turns {
-    /// True if a turn alone waits for another one.
-    fn follows_another(&self, number: u64) -> bool {
-        let own = self.wanted.iter().find(|wanted| wanted.number == number);
-        own.is_some_and(|own| self.wanted.iter().any(|other| other.is_ahead_of(own)))
+    /// A new turn. One that others share is held at once.
+    fn want(
+        &mut self,
+        turns: &Arc<WorkspaceTurns>,
+        workspace: &Arc<Path>,
+        call: &AttemptKey,
+        alone: bool,
+    ) -> Turn {
+        self.last += 1;
+        let (number, workspace) = (self.last, turns.of(workspace));
+        self.wanted.push(Wanted { number, workspace, alone, held: !alone, call: call.clone() });
+        Turn { turns: Arc::clone(turns), number }
+    }
+
+    /// True if no turn alone is held or waited for.
+    fn is_free(&self, workspace: &Path) -> bool {
+        !self.wanted.iter().any(|wanted| wanted.alone && wanted.overlaps(workspace))
+    }
+
+    /// The call that a turn alone waits for, unless another turn alone comes first.
+    fn writer_before(&self, number: u64) -> Option<AttemptKey> {
+        let own = self.wanted.iter().find(|wanted| wanted.number == number)?;
+        if self.wanted.iter().any(|other| other.is_ahead_of(own)) {
+            return None;
+        }
+        let mut writers = self.wanted.iter().filter(|other| !other.alone && other.overlaps(&own.workspace));
+        writers.next().map(|writer| writer.call.clone())
     }
 
     /// Holds a turn alone, if no other one is in its way. Returns whether it is held.
@@ -155,6 +191,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use ostler_kernel::id::RunId;
 
     use super::*;
 
@@ -162,46 +199,53 @@ mod tests {
         Path::new(path).into()
     }
 
+    fn call(node: &str) -> AttemptKey {
+        AttemptKey { run: RunId(uuid::Uuid::from_u128(1)), node: node.into(), attempt: 1 }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_turn_alone_excludes_all_others_of_the_workspace() {
         let (turns, here) = (Arc::new(WorkspaceTurns::default()), workspace("/w"));
-        let first = turns.shared(&here).now_or_never().expect("nobody is alone");
-        let second = turns.shared(&workspace("/w/sub")).now_or_never().expect("it is shared");
-        assert!(turns.try_alone(&here).is_none());
-        let elsewhere = turns.try_alone(&workspace("/w2")).expect("another workspace");
-        let mut alone = Box::pin(turns.alone(&here));
+        let first = turns.try_shared(&here, &call("a")).expect("nobody is alone");
+        let second = turns.try_shared(&workspace("/w/sub"), &call("b")).expect("a turn is shared");
+        assert!(turns.try_alone(&here, &call("c")).is_none());
+        let elsewhere = turns.try_alone(&workspace("/w2"), &call("d")).expect("another workspace");
+        let c = call("c");
+        let mut alone = Box::pin(turns.alone(&here, &c));
         assert!(alone.as_mut().now_or_never().is_none(), "two others write");
         // Whoever comes later waits, so that others do not write for ever.
-        let mut third = Box::pin(turns.shared(&here));
+        let mut third = Box::pin(turns.shared_is_free(&here));
         assert!(third.as_mut().now_or_never().is_none());
         drop((first, second));
-        let held = alone.now_or_never().flatten().expect("nobody else writes");
-        assert!(third.as_mut().now_or_never().is_none(), "one is alone");
-        assert!(turns.try_alone(&workspace("/w/sub/deep")).is_none());
+        let held = alone.now_or_never().expect("nobody else writes").unwrap();
+        assert!(third.as_mut().now_or_never().is_none() && turns.try_shared(&here, &call("e")).is_none());
+        assert!(turns.try_alone(&workspace("/w/sub/deep"), &call("f")).is_none());
         drop((held, elsewhere));
-        assert!(third.now_or_never().is_some());
+        assert!(third.now_or_never().is_some() && turns.try_shared(&here, &call("e")).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_alone_is_waited_for_up_to_the_limit_and_in_order() {
         let (turns, here) = (Arc::new(WorkspaceTurns::default()), workspace("/w"));
-        let writing = turns.shared(&here).await;
-        assert!(turns.alone(&here).await.is_none(), "the clock is past the limit");
-        let mut first = Box::pin(turns.alone(&here));
-        let mut second = Box::pin(turns.alone(&here));
+        let writing = turns.try_shared(&here, &call("writer")).expect("nobody is alone");
+        let told = turns.alone(&here, &call("a")).await.unwrap_err();
+        assert_eq!(told, call("writer"), "the clock is past the limit");
+        let [b, c] = ["b", "c"].map(call);
+        let mut first = Box::pin(turns.alone(&here, &b));
+        let mut second = Box::pin(turns.alone(&here, &c));
         assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
         drop(writing);
         assert!(second.as_mut().now_or_never().is_none(), "the other one came first");
-        let held = first.now_or_never().flatten().expect("it is its turn");
+        let held = first.now_or_never().expect("its turn has come").unwrap();
         assert!(timeout(10 * WAIT_MAX, second.as_mut()).await.is_err(), "a turn alone may take long");
         drop(held);
-        assert!(second.now_or_never().flatten().is_some());
+        assert!(second.now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn where_calls_write_besides_their_workspace_all_are_one() {
         let turns = Arc::new(WorkspaceTurns::new(true));
-        let _writing = turns.shared(&workspace("/a")).await;
-        assert!(turns.try_alone(&workspace("/b")).is_none());
+        let _writing = turns.try_shared(&workspace("/a"), &call("a")).expect("nobody is alone");
+        assert!(turns.try_alone(&workspace("/b"), &call("b")).is_none());
     }
 }

@@ -14,9 +14,10 @@ use crate::base::attempt_end::ModelCalls;
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
 use crate::messages::answer::AnswerRequest;
-use crate::messages::clearance::WaitEnd;
+use crate::messages::clearance::ClearanceAnswer;
 use crate::messages::resolution::ResolveRequest;
 use crate::messages::slots::Granted;
+use crate::messages::turn::TurnEnd;
 use crate::messages::wait_answer::WaitAnswerRequest;
 
 pub(crate) enum AgentMessage {
@@ -47,7 +48,11 @@ pub(crate) enum AgentMessage {
     /// A test of an attempt is about to run: reply with the provenance of its parameters, or with the denial.
     BeforeTest { run: RunId, of: (NodeId, u32), reply: TestReply },
     /// The clearance authority answered about the call of an attempt.
-    Awaited(Box<WaitEnd>),
+    Cleared(Box<ClearanceAnswer>),
+    /// The wait of an approved attempt for its turn ended.
+    Turn(Box<TurnEnd>),
+    /// A draining attempt will not begin.
+    AttemptLost(NodeId),
     /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.
     Ask { request: Box<Request>, reply: AskReply },
 }

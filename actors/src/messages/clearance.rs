@@ -1,10 +1,9 @@
-//! Waits of attempts that are about to begin: for the answer of the clearance authority, or for a turn in the workspace.
+//! Waits of attempts that are about to begin for the answer of the clearance authority.
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::gate::{DenialCode, Seal};
 
 use crate::base::keys::AttemptKey;
-use crate::base::workspace_turns::Turn;
 use crate::messages::slots::Ticket;
 
 /// The authority's answer about the call with this seal.
@@ -23,17 +22,9 @@ pub(crate) struct Beginning {
     pub(crate) again: bool,
 }
 
-/// The end of a wait. If nothing came, the wait was cancelled: no attempt waits any more.
-pub(crate) struct WaitEnd {
+/// The end of a wait. Without an answer the wait was cancelled: no attempt waits any more.
+pub(crate) struct ClearanceAnswer {
     pub(crate) key: AttemptKey,
     pub(crate) begun: Beginning,
-    pub(crate) came: Option<Came>,
-}
-
-/// The awaited answer or turn.
-pub(crate) enum Came {
-    Answer(Answer),
-    Turn(Turn),
-    /// Other calls wrote for too long.
-    NoTurn,
+    pub(crate) answer: Option<Answer>,
 }

@@ -14,5 +14,6 @@ pub(crate) mod retraction;
 pub(crate) mod scheduler;
 pub(crate) mod slots;
 pub(crate) mod submission;
+pub(crate) mod turn;
 pub(crate) mod verdict;
 pub(crate) mod wait_answer;

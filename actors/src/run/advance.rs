@@ -11,6 +11,7 @@ use tokio::time::{Duration, Instant};
 
 use super::dispatch_queue::CreditWait;
 use super::driver::RunDriver;
+use super::turns::TurnWait;
 use crate::base::error::RunError;
 use crate::messages::agent::{AgentMessage, AskReply};
 use crate::messages::evaluator::EvaluatorMessage;
@@ -200,6 +201,7 @@ impl RunDriver {
         let is_still = is_still
             && self.in_flight.advice.is_empty()
             && self.in_flight.asked.is_empty()
+            && !self.in_flight.turns.values().any(TurnWait::is_open)
             && !self.run.has_unread();
         // Stopped attempts have still to report.
         (is_still && !self.services.attempts.knows_run(self.opened.run)).then_some(Idle { until, unpaid })

@@ -48,6 +48,7 @@ impl RunDriver {
     /// Keeps nodes that the run queue had no room for, and offers them again after a delay.
     pub(super) fn rejected_by_queue(&mut self, nodes: Vec<NodeId>) {
         for node in nodes {
+            self.yield_turn(&node);
             if self.queue.unmark_queued(&node) || self.is_lost_attempt(&node) {
                 self.queue.reject(node);
             }
@@ -104,6 +105,9 @@ impl RunDriver {
 
     /// Changes what the run waits for, and records a change of being out of credit for readers of the journal.
     fn wait_for(&mut self, wait: CreditWait) {
+        if wait != CreditWait::Nothing {
+            self.yield_turns();
+        }
         if let Some(out) = self.queue.wait_for(wait) {
             self.writer.pending.push(Event::OutOfCredit { out });
         }

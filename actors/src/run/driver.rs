@@ -20,6 +20,7 @@ use super::dispatch_queue::DispatchQueue;
 use super::inline_budget::InlineBudget;
 use super::judge_state::JudgeState;
 use super::reuse_progress::ReuseProgress;
+use super::turns::TurnWait;
 use crate::base::keys::AttemptKey;
 use crate::base::workspace_turns::Turn;
 use crate::messages::agent::{AgentMessage, AskReply, PendingReply};
@@ -92,8 +93,10 @@ pub(super) struct InFlight {
     pub(super) inline: InlineBudget,
     /// Calls of the micro-planner that are under way, by their place among the calls of the run. They end with the driver.
     pub(super) advice: BTreeMap<usize, CancellationToken>,
-    /// Waits for the clearance authority and for turns in the workspace, by node. The attempts hold their slots.
+    /// Waits for the clearance authority, by node. The attempts hold their slots.
     pub(super) asked: BTreeMap<NodeId, Asked>,
+    /// Waits for turns in the workspace, by node.
+    pub(super) turns: BTreeMap<NodeId, TurnWait>,
     /// Answer of the authority about the attempt that begins now; `None` at all other times.
     pub(super) answer: Option<(NodeId, Answer)>,
     /// Turn alone of the attempt that begins now; `None` at all other times.
@@ -186,11 +189,15 @@ impl RunDriver {
                         self.services.attempts.cancel(&key);
                         self.stop_asking(&moved.node);
                     }
+                    if moved.from == NodeState::Running {
+                        self.stop_waiting_for_turn(&moved.node);
+                    }
                 }
                 Event::Draining { node } => {
                     let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
                     self.services.scheduler.drains(&self.key(node, attempt));
                     self.stop_asking(node);
+                    self.stop_waiting_for_turn(node);
                 }
                 Event::PlanVersion(_) => self.reorder(),
                 Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),

@@ -16,7 +16,7 @@ use crate::messages::slots::{Granted, Ticket};
 enum GrantUse {
     /// A new attempt.
     Start,
-    /// The attempt that its process lost, under the same number.
+    /// The attempt that its process lost, or that has waited for its turn, under the same number.
     Rerun,
     /// Nothing now; the node is offered again after a delay.
     Later,
@@ -73,16 +73,21 @@ impl RunDriver {
                 self.apply_effects(events);
                 self.begin_attempt(node, slot, accounts, false).await;
             }
-            GrantUse::Rerun => self.begin_attempt(node, slot, accounts, true).await,
+            GrantUse::Rerun => {
+                let again = self.take_turn(node);
+                self.begin_attempt(node, slot, accounts, again).await;
+            }
             GrantUse::Later => {
                 self.release_slot(slot);
                 return false;
             }
             GrantUse::Held => {
+                self.yield_turn(node);
                 self.release_slot(slot);
                 self.in_flight.paused_reruns.push(node.clone());
             }
             GrantUse::Drop => {
+                self.yield_turn(node);
                 self.release_slot(slot);
                 self.end_lost_drain(node);
             }
@@ -248,6 +253,7 @@ impl RunDriver {
         self.in_flight.launches.iter().any(|launch| launch.key == *key)
             || self.services.attempts.knows(key)
             || self.asks_about(key)
+            || self.waits_for_turn(key)
     }
 
     /// Drops attempts that have not begun and became needless through later decisions. Returns whether any were

@@ -85,7 +85,7 @@ impl RunDriver {
                 Standing::Approved => Ok(prepared),
                 Standing::WantsTurn => {
                     self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
-                    return self.wait_for_turn(key, Beginning { slot, accounts, again });
+                    return self.wait_for_turn(key, slot, again);
                 }
                 Standing::Changed => {
                     self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
@@ -162,7 +162,8 @@ impl RunDriver {
             if !wants_turn || self.in_flight.turn.is_some() {
                 return Standing::Approved;
             }
-            self.in_flight.turn = self.services.executor.turns.try_alone(&self.caller.workspace);
+            let key = self.key(&node.id, self.run.instance(&node.id).map_or(0, |instance| instance.attempts));
+            self.in_flight.turn = self.services.executor.turns.try_alone(&self.caller.workspace, &key);
             if self.in_flight.turn.is_none() {
                 return Standing::WantsTurn;
             }

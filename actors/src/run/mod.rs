@@ -30,6 +30,7 @@ mod reuse_progress;
 pub(crate) mod services;
 pub(crate) mod suspended_runs;
 mod timers;
+mod turns;
 mod verdicts;
 mod without_slot;
 
@@ -159,7 +160,9 @@ impl AgentState {
                 drive.judged(run, (judgement, adherence), calls);
             }
             AgentMessage::Advised(advice) => drive.advised(*advice),
-            AgentMessage::Awaited(end) => drive.awaited(*end).await,
+            AgentMessage::Cleared(answer) => drive.cleared(*answer).await,
+            AgentMessage::Turn(end) => drive.turn_came(*end),
+            AgentMessage::AttemptLost(node) => drive.end_lost_drain(&node),
             AgentMessage::Verdict { run, verdict, reply } => drive.record_call(run, *verdict, reply),
             AgentMessage::BeforeTest { run, of: (node, attempt), reply } => {
                 let _ = reply.send(drive.before_test(run, &node, attempt));
@@ -283,9 +286,11 @@ impl AgentState {
             }
             // The one who asks sees that nobody answers.
             AgentMessage::BeforeTest { reply, .. } => drop(reply),
-            AgentMessage::Awaited(end) => services.scheduler.give_back(end.begun.slot),
+            AgentMessage::Cleared(answer) => services.scheduler.give_back(answer.begun.slot),
             AgentMessage::Drive(..)
             | AgentMessage::NoRoom(_)
+            | AgentMessage::Turn(_)
+            | AgentMessage::AttemptLost(_)
             | AgentMessage::Again
             | AgentMessage::AskAgain(_)
             | AgentMessage::OutOfCredit { .. }
