@@ -3,6 +3,7 @@
 mod log;
 mod model_text;
 mod output;
+mod shared_turn;
 mod slot;
 mod steps;
 mod turn;
@@ -23,8 +24,8 @@ use tokio::time::Instant;
 
 use self::model_text::ModelText;
 use self::output::AttemptOutput;
+use self::shared_turn::SharedTurn;
 use self::steps::Steps;
-use self::turn::SharedTurn;
 use crate::attempts::call_bill::CallBill;
 use crate::attempts::executor::Executor;
 use crate::base::attempt_end::ModelCalls;

@@ -9,9 +9,9 @@ use ostler_kernel::run::{Completion, NodeStatus};
 use ractor::ActorProcessingErr;
 use tokio::time::{Duration, Instant};
 
+use super::asked::TurnWait;
 use super::dispatch_queue::CreditWait;
 use super::driver::RunDriver;
-use super::turns::TurnWait;
 use crate::base::error::RunError;
 use crate::messages::agent::{AgentMessage, AskReply};
 use crate::messages::evaluator::EvaluatorMessage;

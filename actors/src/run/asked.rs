@@ -1,6 +1,8 @@
 //! Waits of attempts that are about to begin.
 
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::base::workspace_turns::Turn;
 
 /// A wait for the answer of the clearance authority.
 pub(super) struct Asked {
@@ -13,5 +15,27 @@ impl Asked {
     /// returns the slot.
     pub(super) fn end(&self) {
         self.end.cancel();
+    }
+}
+
+/// An attempt that waits for its turn, and then for a slot.
+pub(super) struct TurnWait {
+    pub(super) attempt: u32,
+    /// True if the attempt repeats one that was lost with its process.
+    pub(super) again: bool,
+    pub(super) stage: Stage,
+}
+
+pub(super) enum Stage {
+    /// Waits for the turn, until dropped.
+    Turn { _end: DropGuard },
+    /// Waits for a slot, with the turn: writers would take it otherwise, again and again.
+    Slot { turn: Option<Turn> },
+}
+
+impl TurnWait {
+    /// True if the attempt waits for its turn.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Turn { .. })
     }
 }

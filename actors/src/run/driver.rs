@@ -14,13 +14,13 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::asked::Asked;
+use super::asked::TurnWait;
 use super::attempt_launch::Launch;
 use super::deadlines::Timers;
 use super::dispatch_queue::DispatchQueue;
 use super::inline_budget::InlineBudget;
 use super::judge_state::JudgeState;
 use super::reuse_progress::ReuseProgress;
-use super::turns::TurnWait;
 use crate::base::keys::AttemptKey;
 use crate::base::workspace_turns::Turn;
 use crate::messages::agent::{AgentMessage, AskReply, PendingReply};

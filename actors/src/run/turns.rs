@@ -3,36 +3,14 @@
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::RunInput;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
+use super::asked::{Stage, TurnWait};
 use super::driver::RunDriver;
 use crate::base::keys::AttemptKey;
-use crate::base::workspace_turns::Turn;
 use crate::messages::agent::AgentMessage;
 use crate::messages::slots::Ticket;
 use crate::messages::turn::TurnEnd;
-
-/// An attempt that waits for its turn, and then for a slot.
-pub(super) struct TurnWait {
-    attempt: u32,
-    /// True if the attempt repeats one that was lost with its process.
-    again: bool,
-    stage: Stage,
-}
-
-enum Stage {
-    /// Waits for the turn, until dropped.
-    Turn { _end: DropGuard },
-    /// Waits for a slot, with the turn: writers would take it otherwise, again and again.
-    Slot { turn: Option<Turn> },
-}
-
-impl TurnWait {
-    /// True if the attempt waits for its turn.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Turn { .. })
-    }
-}
 
 impl RunDriver {
     /// Returns the slot of an attempt, and waits until no other call writes. The end arrives as [`AgentMessage::Turn`].

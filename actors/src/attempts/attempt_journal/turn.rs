@@ -4,17 +4,6 @@ use std::pin::pin;
 
 use super::AttemptJournal;
 use crate::base::lock::lock;
-use crate::base::workspace_turns::Turn;
-
-/// A turn that is shared, while the call goes on and asks nobody.
-#[derive(Debug, Default)]
-pub(super) struct SharedTurn {
-    held: Option<Turn>,
-    /// The call has begun with a turn.
-    is_wanted: bool,
-    /// Open questions of the call to people.
-    questions: u32,
-}
 
 /// An open question of a call, until dropped.
 pub(super) struct OpenQuestion<'a>(&'a AttemptJournal);
