@@ -55,6 +55,15 @@ impl Hidden {
         }
         Ok(places)
     }
+
+    /// Paths of the hidden folders that will still be hidden when a cage is made: those that were there when this process began. None if
+    /// one of them is another one by now.
+    pub(super) fn lasting(&self) -> Vec<PathBuf> {
+        let is_lasting = |path: &PathBuf| {
+            self.0.iter().any(|(_, before)| before.as_ref().is_some_and(|it| it.path == *path))
+        };
+        self.places().unwrap_or_default().into_iter().filter(is_lasting).collect()
+    }
 }
 
 fn known(path: &Path) -> Option<Known> {
@@ -112,10 +121,16 @@ mod tests {
         assert_eq!(hidden.places(), Ok(vec![inner.clone()]));
         fs::create_dir(&later).unwrap();
         assert_eq!(hidden.places(), Ok(vec![inner.clone(), later]));
+        assert_eq!(
+            hidden.lasting(),
+            std::slice::from_ref(&inner),
+            "a step may have made the later one, and may take it away"
+        );
         fs::rename(root.join("a"), root.join("b")).unwrap();
         assert!(hidden.places().unwrap_err().message.contains("put it back"));
         std::os::unix::fs::symlink("b", root.join("a")).unwrap();
         assert!(hidden.places().is_err(), "it lies elsewhere");
+        assert_eq!(hidden.lasting(), [""; 0].map(PathBuf::from));
         fs::remove_file(root.join("a")).unwrap();
         fs::create_dir_all(&inner).unwrap();
         assert!(hidden.places().is_err(), "it is another one");

@@ -190,15 +190,13 @@ impl Cages {
         self.write.iter().chain(&self.config.written).cloned()
     }
 
-    /// Folders without links that no program of a call sees. Blocks as [`Cages::cage`] does.
-    pub(crate) fn unseen(&self, workspace: &Path) -> Vec<PathBuf> {
+    /// Folders without links that no program of a call sees, whatever a step does until the cage of the call is made. Folders that are
+    /// hidden because they look like data folders are not among them: a step makes and moves such. Blocks as [`Cages::cage`] does.
+    pub(crate) fn unseen(&self) -> Vec<PathBuf> {
         if !self.enabled || reached(&self.config).rung == CageRung::None {
             return Vec::new();
         }
-        // A hidden folder that is not what it was makes no call fail here: its cage does.
-        let mut unseen = self.hidden.places().unwrap_or_default();
-        unseen.extend(own_data(workspace));
-        unseen
+        self.hidden.lasting()
     }
 
     /// Refuses a program that makes cages where steps write: another one in its place would run without a cage. The answer of

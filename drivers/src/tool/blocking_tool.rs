@@ -14,6 +14,7 @@ use ostler_kernel::port::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::named_files::in_time;
 use super::tool_spec::{crash, params};
 use super::workspace::Workspace;
 
@@ -60,15 +61,15 @@ impl<P: DeserializeOwned + Send + 'static> Tool for BlockingTool<P> {
         let path = params.get("path").and_then(Value::as_str).filter(|_| self.workspace_use.writes);
         let Some(path) = path.map(str::to_owned) else { return Box::pin(std::future::ready(Vec::new())) };
         Box::pin(async move {
+            let named = path.clone();
             let found = off_runtime(move |_| {
                 let workspace = Workspace::open(&workspace)?;
-                let written = workspace.relative(&path)?;
+                let written = workspace.relative(&named)?;
                 let real = workspace.real(&written);
                 let real = real.strip_prefix(".").unwrap_or(&real);
-                Ok((real != written).then(|| led_by_links(&written, real)))
+                Ok((real != written).then(|| led_by_links(&written, real)).into_iter().collect())
             });
-            // The call itself tells what is wrong with its path.
-            found.await.unwrap_or_default().into_iter().collect()
+            in_time(&path, found).await
         })
     }
 

@@ -133,8 +133,8 @@ impl Tool for ShellRun {
         let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
         let (stdin, cwd) = (text("stdin"), text("cwd"));
         let written = std::iter::once(workspace.to_path_buf()).chain(self.cages.written()).collect();
-        let (cages, root) = (self.cages.clone(), workspace.clone());
-        let naming = move || Naming { argv, stdin, cwd, written, hidden: cages.unseen(&root) };
+        let cages = self.cages.clone();
+        let naming = move || Naming { argv, stdin, cwd, written, hidden: cages.unseen() };
         Box::pin(named_files(naming, workspace))
     }
 

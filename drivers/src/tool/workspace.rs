@@ -88,6 +88,13 @@ impl Workspace {
     /// `path` relative to the workspace, without `.` and `..`; `.` for the workspace itself. An absolute path must lie within the
     /// workspace; a relative one must never climb above its start.
     pub(super) fn relative(&self, path: &str) -> Result<PathBuf, Failure> {
+        let relative = self.within(path)?;
+        self.guard(&relative)?;
+        Ok(relative)
+    }
+
+    /// The same for a path that no tool opens, because a program does: it may lie in a folder that no tool may touch.
+    pub(super) fn within(&self, path: &str) -> Result<PathBuf, Failure> {
         if path.len() > PATH_BYTES_MAX {
             return Err(structural(format!(
                 "the path has {} bytes, and no system opens one of more than {PATH_BYTES_MAX}",
@@ -113,9 +120,7 @@ impl Workspace {
                 }
             }
         }
-        let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
-        self.guard(&relative)?;
-        Ok(relative)
+        Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
     }
 
     /// Refuses paths into a data folder, through any name or link. A plan must not access the records by which it is judged.

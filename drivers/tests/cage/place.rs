@@ -286,6 +286,19 @@ impl Place {
         call(&self.ws(), self.rung, sandbox, script, impact)
     }
 
+    /// The files to which an approval of a call is bound, with this data folder in the workspace or one elsewhere.
+    pub(crate) fn bound(&self, data: Option<&str>, argv: &[&str]) -> Vec<String> {
+        let mut config = ToolConfig { sandbox: sandbox(self.rung), ..ToolConfig::default() };
+        config.sandbox.hide = vec![self.ws().join(".config/ostler")];
+        let data = data.map(|data| DataFolder::of(&self.ws().join(data)).unwrap());
+        let tools = builtin(&config, data.as_ref());
+        let tool = tools.iter().find(|tool| tool.spec().name == "shell.run").unwrap();
+        let params = json!({"argv": argv}).as_object().unwrap().clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let found = runtime.block_on(tool.named_files(&params, self.ws().as_path().into()));
+        found.into_iter().filter(|file| file.unbound.is_none()).map(|file| file.path).collect()
+    }
+
     /// The folder outside of the workspace.
     pub(crate) fn out(&self) -> &Path {
         self.out.path()

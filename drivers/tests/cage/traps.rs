@@ -45,6 +45,27 @@ fn what_is_hidden_stays_so_for_the_next_program() {
     });
 }
 
+/// A file that the cage may show by then is bound as any other one.
+#[test]
+fn an_approval_is_bound_to_files_in_hidden_folders_that_a_step_can_make_and_move() {
+    on_each_rung(|place| {
+        let all = [".ostler/run.sh", "inner/.ostler/run.sh", "made/run.sh", ".config/ostler/run.sh"];
+        std::fs::create_dir_all(place.ws().join("made/journal")).unwrap();
+        ["format", "lock"]
+            .iter()
+            .for_each(|name| std::fs::write(place.ws().join("made").join(name), "").unwrap());
+        all.iter().for_each(|file| std::fs::write(place.ws().join(file), "").unwrap());
+        let argv = [
+            "sh",
+            "-c",
+            "sh .ostler/run.sh; sh inner/.ostler/run.sh; sh made/run.sh; sh .config/ostler/run.sh",
+        ];
+        let bound = |data: Option<&str>| place.bound(data, &argv);
+        assert_eq!(bound(Some(".ostler")), ["inner/.ostler/run.sh", "made/run.sh"]);
+        assert_eq!(bound(None), [".ostler/run.sh", "inner/.ostler/run.sh", "made/run.sh"]);
+    });
+}
+
 #[test]
 fn a_link_in_the_place_of_what_is_frozen_or_hidden_shows_nothing_and_opens_nothing() {
     for link in [

@@ -137,23 +137,25 @@ impl<'a> Reader<'a> {
         if let Some(why) = way.lost {
             return alone(unbound(name, why));
         }
+        let is_written = self.written.iter().any(|folder| way.real.starts_with(folder));
+        let within = way.real.strip_prefix(self.root).ok();
         let meta = match way.real.symlink_metadata() {
             Ok(meta) if meta.is_dir() => return None,
             Ok(meta) => meta,
             Err(error) if is_missing(&error) => return None,
-            // The folder cannot be looked through, by the program neither.
-            Err(error) if is_forbidden(&error) => return None,
+            // The folder cannot be looked through, by the program neither. No step opens one that lies elsewhere.
+            Err(error) if is_forbidden(&error) && !is_written => {
+                return within.is_none().then(|| (led(name, &way.real, 0), Vec::new()));
+            }
             Err(error) => return alone(unbound(name, &not_now(&error))),
         };
-        let is_written = self.written.iter().any(|folder| way.real.starts_with(folder));
-        let within = way.real.strip_prefix(self.root).ok();
         if !meta.is_file() {
             // A pipe holds whatever somebody writes to it by then. Elsewhere nothing is a step's to replace.
             return match kind(&meta) {
                 Some(kind) if is_written || meta.file_type().is_fifo() => {
                     alone(unbound(name, &format!("is {kind}: its content is not bound")))
                 }
-                _ if within.is_none() => alone(led(name, &way.real, &meta)),
+                _ if within.is_none() => alone(led(name, &way.real, meta.len())),
                 _ => None,
             };
         }
@@ -165,7 +167,7 @@ impl<'a> Reader<'a> {
         }
         if within.is_none() && !is_written {
             // A file outside is not the plan's to change, and the link is: it is bound by where it leads.
-            return alone(led(name, &way.real, &meta));
+            return alone(led(name, &way.real, meta.len()));
         }
         let file = match within {
             Some(within) => open_within(self.workspace, within),
@@ -206,10 +208,11 @@ pub(super) fn is_forbidden(error: &io::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_some()
 }
 
-/// True if there is nothing at a path.
+/// True if there is nothing at a path, or nothing can be: a word may be too long for a name, or hold a zero byte.
 pub(super) fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename)
         || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+        || error.kind() == ErrorKind::InvalidInput && error.raw_os_error().is_none()
 }
 
 /// Reason for a file that cannot be looked at for a cause that may pass, such as a lease of another program.
@@ -299,9 +302,9 @@ pub(super) fn unbound(path: String, why: &str) -> NamedFile {
 }
 
 /// A file outside, with the digest of its place.
-fn led(path: String, real: &Path, meta: &Metadata) -> NamedFile {
+fn led(path: String, real: &Path, bytes: u64) -> NamedFile {
     let digest = lineage::hash("aos/file-link/1", &[real.as_os_str().as_bytes()]);
-    NamedFile { path, digest, bytes: meta.len(), text: None, unbound: None }
+    NamedFile { path, digest, bytes, text: None, unbound: None }
 }
 
 #[cfg(test)]

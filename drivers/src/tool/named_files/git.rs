@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_kernel::gate::{NamedPaths, named_paths};
 
-use super::content::{is_forbidden, is_missing, not_now, open};
+use super::content::open;
 use super::git_settings::{Setting, is_space, settings};
 use super::search::Search;
 
@@ -191,8 +191,13 @@ impl Search<'_> {
     fn text(&mut self, file: &Path) -> Option<String> {
         let real = self.look(file)?;
         // A pipe is noted with the files.
-        if !real.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
-            return None;
+        match real.symlink_metadata() {
+            Ok(meta) if meta.is_file() => {}
+            Ok(_) => return None,
+            Err(error) => {
+                self.note_failed(file, &real, &error);
+                return None;
+            }
         }
         let read = |file: File| {
             let mut bytes = Vec::new();
@@ -210,9 +215,8 @@ impl Search<'_> {
                 );
                 None
             }
-            Err(error) if is_missing(&error) || is_forbidden(&error) => None,
             Err(error) => {
-                self.note(file, &not_now(&error));
+                self.note_failed(file, &real, &error);
                 None
             }
         }

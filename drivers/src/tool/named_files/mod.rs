@@ -49,7 +49,7 @@ pub(crate) struct Naming {
     /// Folders that steps may write. Files there are bound by their content, and what programs read by convention, or find on the search
     /// path, counts there alone.
     pub written: Vec<PathBuf>,
-    /// Folders without links that the program does not see. Files there do not count.
+    /// Folders without links that the program does not see, whatever steps do meanwhile. Files there do not count.
     pub hidden: Vec<PathBuf>,
 }
 
@@ -64,22 +64,28 @@ pub(crate) async fn named_files(
         let stdin = stdin.filter(|text| text.len() <= STDIN_BYTES_MAX);
         let words: Vec<String> = argv.into_iter().chain(stdin).collect();
         let workspace = Workspace::open(&root)?;
-        let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
+        // A step can make a folder look like one that no tool may touch.
+        let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.within(&cwd))?;
         let mut search = Search::new(&workspace, &root, &here, written, hidden);
         search.add_words(&named_paths(&words));
         search.read(cancel)
     });
-    in_time(found).await
+    in_time(".", found).await
 }
 
-/// The files that a look finds. A look that fails for a cause that may pass, or takes too long, binds nothing.
-async fn in_time(look: impl Future<Output = Result<Vec<NamedFile>, Failure>>) -> Vec<NamedFile> {
-    let not_now = |why: &str| vec![unbound(".".to_owned(), &format!("cannot be looked at now: {why}"))];
-    match tokio::time::timeout(LOOK_MAX, look).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(failure)) if failure.category == FailureCategory::Transient => not_now(&failure.message),
-        // The call itself tells what is wrong with its folder.
-        Ok(Err(_)) => Vec::new(),
-        Err(_) => not_now(&format!("the look takes longer than {} s", LOOK_MAX.as_secs())),
-    }
+/// The files that a look at `path` finds. A look that fails, or takes too long, binds nothing, and its reason is listed: a step may have
+/// made the cause, and take it away before the call starts.
+pub(super) async fn in_time(
+    path: &str,
+    look: impl Future<Output = Result<Vec<NamedFile>, Failure>>,
+) -> Vec<NamedFile> {
+    let why = match tokio::time::timeout(LOOK_MAX, look).await {
+        Ok(Ok(found)) => return found,
+        Ok(Err(failure)) if failure.category == FailureCategory::Transient => {
+            format!("cannot be looked at now: {}", failure.message)
+        }
+        Ok(Err(failure)) => format!("cannot be looked at: {}", failure.message),
+        Err(_) => format!("cannot be looked at now: the look takes longer than {} s", LOOK_MAX.as_secs()),
+    };
+    vec![unbound(path.to_owned(), &why)]
 }

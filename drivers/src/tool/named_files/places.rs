@@ -1,11 +1,12 @@
 //! The places to which the words of a call lead.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use ostler_kernel::port::NamedFile;
 
-use super::content::{shown, unbound};
+use super::content::{is_forbidden, is_missing, not_now, shown, unbound};
 use super::search::Search;
 use super::way::Way;
 
@@ -51,8 +52,29 @@ impl Search<'_> {
         self.written.iter().any(|folder| path.starts_with(folder))
     }
 
+    /// True for a folder. Noted if a step may write there and the system forbids to look.
     pub(super) fn is_folder(&self, path: &Path) -> bool {
-        self.look(path).is_some_and(|real| real.is_dir())
+        let Some(real) = self.look(path) else { return false };
+        let found = real.metadata();
+        if let Err(error) = &found {
+            self.note_failed(path, &real, error);
+        }
+        found.is_ok_and(|found| found.is_dir())
+    }
+
+    /// Notes a name that cannot be looked at, or the folder that the system forbids to look into, if steps write there: who owns a folder
+    /// may open it again.
+    pub(super) fn note_failed(&self, path: &Path, real: &Path, error: &io::Error) {
+        if is_missing(error) {
+            return;
+        }
+        if !is_forbidden(error) {
+            return self.note(path, &not_now(error));
+        }
+        if self.is_written(real) {
+            let closed = path.ancestors().find(|above| self.root.join(above).metadata().is_ok());
+            self.note(closed.unwrap_or(path), &not_now(error));
+        }
     }
 
     /// The path without links, also if nothing is there; `None`, and noted, if a program may find another file.

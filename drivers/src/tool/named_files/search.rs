@@ -8,7 +8,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{NamedPaths, named_paths};
 use ostler_kernel::port::NamedFile;
 
-use super::content::{Reader, is_forbidden, is_missing, not_now};
+use super::content::{Reader, is_missing};
 use super::git::SETTINGS_BYTES_MAX;
 use super::glob::{fits, is_pattern};
 use super::places::LOOKS_MAX;
@@ -214,8 +214,10 @@ impl<'a> Search<'a> {
                 self.add_file(folder.join(&stem).join("__init__.py"));
             }
         }
-        if self.look(&path).is_some() && self.root.join(&path).symlink_metadata().is_ok() {
-            self.files.insert(path);
+        let Some(real) = self.look(&path) else { return };
+        match self.root.join(&path).symlink_metadata() {
+            Ok(_) => drop(self.files.insert(path)),
+            Err(error) => self.note_failed(&path, &real, &error),
         }
     }
 
@@ -248,9 +250,8 @@ impl<'a> Search<'a> {
         let (left, mut names) = (LISTED_MAX - self.listed, Vec::new());
         let entries = match std::fs::read_dir(&place) {
             Ok(entries) => Some(entries),
-            Err(error) if is_missing(&error) || is_forbidden(&error) => None,
             Err(error) => {
-                self.note(folder, &not_now(&error));
+                self.note_failed(folder, &place, &error);
                 None
             }
         };

@@ -120,6 +120,12 @@ async fn what_programs_see_is_bound_also_where_no_tool_may_look() {
     assert_eq!(paths(&like_data), ["data/run.sh"], "a folder that looks like a data folder");
     assert_eq!(like_data[0].text, None);
     assert_eq!(paths(&names(root, &["sh", "hidden/run.sh"], None).await), [""; 0]);
+    for (cwd, named) in [("data", "data/run.sh"), ("tools", "tools/run.sh")] {
+        let before = names(root, &["sh", "run.sh"], Some(cwd)).await;
+        assert_eq!(paths(&before), [named], "the folder of a call that a step made look like another one");
+        std::fs::write(root.join(named), "333").expect("it is written");
+        assert_ne!(names(root, &["sh", "run.sh"], Some(cwd)).await, before);
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use ostler_kernel::port::NamedFile;
 
 use super::*;
+use crate::tool::blocking_tool::CancelFlag;
 
 async fn names(root: &Path, argv: &[&str], written: &[&Path]) -> Vec<NamedFile> {
     let naming = Naming {
@@ -227,7 +228,105 @@ async fn files_in_further_folders_that_steps_may_write_are_bound_by_their_conten
 
 #[tokio::test(start_paused = true)]
 async fn a_look_without_an_end_binds_nothing() {
-    let found = in_time(std::future::pending()).await;
+    let look = async || in_time(".", std::future::pending()).await;
+    let found = look().await;
     assert_eq!(found[0].unbound.as_deref(), Some("cannot be looked at now: the look takes longer than 60 s"));
-    assert_ne!(found, in_time(std::future::pending()).await, "each look gives another digest");
+    assert_ne!(found, look().await, "each look gives another digest");
+}
+
+/// A step may have made the cause, and take it away before the call starts.
+#[tokio::test]
+async fn a_look_that_fails_for_good_binds_nothing_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    std::fs::create_dir(root.join("journal")).expect("made");
+    ["format", "lock", "run.sh"]
+        .iter()
+        .for_each(|name| std::fs::write(root.join(name), "").expect("written"));
+    let told = why(root, &["sh", "run.sh"]).await.expect("nothing is bound");
+    assert!(told.starts_with("cannot be looked at: no tool may use the workspace"), "{told}");
+    assert!(told.contains("rename one of them"), "it says what to do: {told}");
+    std::fs::remove_file(root.join("lock")).expect("removed");
+    assert_eq!(why(root, &["sh", "run.sh"]).await, None);
+    let aborted =
+        in_time(".", off_runtime(|_| -> Result<Vec<NamedFile>, Failure> { panic!("broken") })).await;
+    assert!(aborted[0].unbound.as_ref().is_some_and(|why| why.contains("broken")), "{aborted:?}");
+}
+
+#[tokio::test]
+async fn a_write_whose_place_cannot_be_looked_at_is_not_bound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root: Arc<Path> = folder.path().into();
+    std::fs::create_dir_all(root.join("lib/journal")).expect("made");
+    ["format", "lock"]
+        .iter()
+        .for_each(|name| std::fs::write(root.join("lib").join(name), "").expect("written"));
+    let tools = crate::tool::builtin(&crate::tool::ToolConfig::default(), None);
+    let write = tools.iter().find(|tool| tool.spec().name == "fs.write").expect("a tool of this name");
+    let look = async |path: &str| {
+        let params = serde_json::Map::from_iter([("path".to_owned(), path.into())]);
+        write.named_files(&params, Arc::clone(&root)).await
+    };
+    let found = look("lib/x").await;
+    let why = found.first().and_then(|file| file.unbound.as_ref());
+    assert!(why.is_some_and(|why| why.contains("rename one of them")), "{found:?}");
+    assert_eq!(found[0].path, "lib/x");
+    assert_eq!(look("x").await, []);
+}
+
+/// Who owns a folder may close it, and open it before the program starts. Root looks into every folder, so another user looks.
+#[test]
+fn a_folder_that_may_not_be_looked_into_is_not_bound_where_steps_may_write() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (root, outside) = (folder.path().join("work"), folder.path().join("outside"));
+    for name in ["lib", "__pycache__", ".git"] {
+        std::fs::create_dir_all(root.join(name)).expect("made");
+    }
+    std::fs::create_dir(&outside).expect("made");
+    std::fs::write(root.join("tool.py"), "").expect("written");
+    std::fs::write(root.join("lib/run.sh"), "").expect("written");
+    symlink(outside.join("run.sh"), root.join("run.sh")).expect("a link");
+    let all = || ["lib", "__pycache__", ".git", ""].map(|name| root.join(name));
+    let user = rustix::process::geteuid();
+    let other = if user.is_root() { rustix::process::Uid::from_raw(65_534) } else { user };
+    for path in all().iter().chain([&root.join("tool.py"), &outside, &folder.path().to_owned()]) {
+        std::os::unix::fs::chown(path, Some(other.as_raw()), None).expect("given");
+    }
+    let close = |name: &Path, mode| {
+        std::fs::set_permissions(name, PermissionsExt::from_mode(mode)).expect("the mode is set");
+    };
+    close(&outside, 0);
+    let look = |argv: &'static [&'static str]| {
+        let root = &root;
+        let looks = move || {
+            if user.is_root() {
+                rustix::thread::set_thread_res_uid(other, other, other).expect("this thread is another user");
+            }
+            let workspace = Workspace::open(&root.as_path().into()).expect("it opens");
+            let cancel = CancelFlag::default();
+            let written = vec![root.clone()];
+            let mut search = Search::new(&workspace, root, Path::new("."), written, Vec::new());
+            search.add_words(&named_paths(argv));
+            search.read(&cancel).expect("nobody has given up")
+        };
+        std::thread::scope(|scope| scope.spawn(looks).join().expect("the look ends"))
+    };
+    let led = look(&["sh", "run.sh"]);
+    assert!(led.len() == 1 && led[0].unbound.is_none(), "a place where no step writes: {led:?}");
+    for (argv, closed) in [
+        (&["sh", "lib/run.sh"][..], "lib"),
+        (&["sh", "-c", "sh lib/*.sh"], "lib"),
+        (&["python3", "-m", "tool"], "__pycache__"),
+        (&["git", "status"], ".git"),
+    ] {
+        assert!(look(argv).iter().all(|file| file.unbound.is_none()), "{argv:?} before");
+        close(&root.join(closed), 0);
+        let found = look(argv);
+        close(&root.join(closed), 0o700);
+        let unbound: Vec<&NamedFile> = found.iter().filter(|file| file.unbound.is_some()).collect();
+        let why = unbound.first().and_then(|file| file.unbound.as_ref());
+        assert!(why.is_some_and(|why| why.contains("ermission denied")), "{argv:?}: {found:?}");
+        assert_eq!((unbound.len(), &*unbound[0].path), (1, closed), "one line tells which folder");
+    }
+    close(&outside, 0o700);
 }
