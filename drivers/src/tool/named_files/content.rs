@@ -78,6 +78,7 @@ pub(super) struct Reader<'a> {
     pub(super) written: &'a [PathBuf],
     /// Folders that the program does not see, without links.
     hidden: &'a [PathBuf],
+    cancel: &'a CancelFlag,
     bytes_left: u64,
     text_left: usize,
 }
@@ -88,12 +89,14 @@ impl<'a> Reader<'a> {
         root: &'a Path,
         written: &'a [PathBuf],
         hidden: &'a [PathBuf],
+        cancel: &'a CancelFlag,
     ) -> Reader<'a> {
         Reader {
             workspace,
             root,
             written,
             hidden,
+            cancel,
             bytes_left: NAMED_FILES_BYTES_MAX,
             text_left: TEXTS_BYTES_MAX,
         }
@@ -108,15 +111,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads many files as one, by the name of a pattern. It holds if each of them does.
-    pub(super) fn read_together(
-        &mut self,
-        name: &Path,
-        paths: &[PathBuf],
-        cancel: &CancelFlag,
-    ) -> Result<NamedFile, Failure> {
+    pub(super) fn read_together(&mut self, name: &Path, paths: &[PathBuf]) -> Result<NamedFile, Failure> {
         let (mut bytes, mut unbound, mut digests) = (0, None, Vec::new());
         for path in paths {
-            cancel.check()?;
+            self.cancel.check()?;
             let file = self.find(path).map(|(file, _)| file);
             let digest = file.as_ref().map_or([0; 32], |file| file.digest.0);
             digests.push([path.as_os_str().as_bytes(), &[0], &digest].concat());
@@ -179,7 +177,7 @@ impl<'a> Reader<'a> {
             // The program may be permitted to read the file, or may permit it to itself.
             Err(error) => return alone(unbound(name, &not_now(&error))),
         };
-        let (mut found, start) = digested(&name, file, &mut self.bytes_left);
+        let (mut found, start) = digested(&name, file, &mut self.bytes_left, self.cancel);
         // A question shows no text that no file tool may show.
         if within.is_none_or(is_closed) || is_private(&shown(&way.real)) {
             found.text = None;
@@ -238,9 +236,9 @@ pub(super) fn shown(path: &Path) -> String {
     path.to_str().map_or_else(|| format!("{path:?}"), str::to_owned)
 }
 
-/// A file with the digest of its content.
-pub(super) fn digested(name: &str, mut file: File, left: &mut u64) -> (NamedFile, Vec<u8>) {
-    let read = content(&mut file, left);
+/// A file with the digest of its content. Ends early, with nothing bound, once nobody waits for the look.
+fn digested(name: &str, mut file: File, left: &mut u64, cancel: &CancelFlag) -> (NamedFile, Vec<u8>) {
+    let read = content(&mut file, left, cancel);
     let (digest, bytes, start) = match read {
         Ok(Some(read)) => read,
         // Times prove nothing: a store into a page that a program has mapped leaves them as they are.
@@ -258,11 +256,16 @@ pub(super) fn digested(name: &str, mut file: File, left: &mut u64) -> (NamedFile
 /// True if a file has the content that was read before; it may have at most `left` bytes. May block for the reading alone.
 pub(crate) fn is_as_read(path: &Path, known: &NamedFile, left: &mut u64) -> bool {
     let opened = open(&Way::of(path).real);
-    opened.is_ok_and(|file| digested(&known.path, file, left).0.digest == known.digest)
+    opened
+        .is_ok_and(|file| digested(&known.path, file, left, &CancelFlag::default()).0.digest == known.digest)
 }
 
 /// Digest, size and start of a content; `None` if it has more than `left` bytes.
-fn content(file: &mut File, left: &mut u64) -> io::Result<Option<(Digest, u64, Vec<u8>)>> {
+fn content(
+    file: &mut File,
+    left: &mut u64,
+    cancel: &CancelFlag,
+) -> io::Result<Option<(Digest, u64, Vec<u8>)>> {
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(io::Error::other("another file has come in its place"));
@@ -273,6 +276,7 @@ fn content(file: &mut File, left: &mut u64) -> io::Result<Option<(Digest, u64, V
     let (mut hasher, mut start, mut bytes) = (blake3::Hasher::new(), Vec::new(), 0);
     let mut piece = vec![0; CHUNK_BYTES];
     loop {
+        cancel.check().map_err(|given_up| io::Error::other(given_up.message))?;
         let read = match file.read(&mut piece) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             read => read?,

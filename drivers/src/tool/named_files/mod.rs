@@ -6,6 +6,7 @@ mod git_settings;
 #[cfg(test)]
 mod git_tests;
 mod glob;
+mod patterns;
 mod places;
 mod search;
 #[cfg(test)]
@@ -60,15 +61,17 @@ pub(crate) async fn named_files(
     root: Arc<Path>,
 ) -> Vec<NamedFile> {
     let found = off_runtime(move |cancel| {
+        // A look may have been given up before a thread was free.
+        cancel.check()?;
         let Naming { argv, stdin, cwd, written, hidden } = naming();
         let stdin = stdin.filter(|text| text.len() <= STDIN_BYTES_MAX);
         let words: Vec<String> = argv.into_iter().chain(stdin).collect();
         let workspace = Workspace::open(&root)?;
         // A step can make a folder look like one that no tool may touch.
         let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.within(&cwd))?;
-        let mut search = Search::new(&workspace, &root, &here, written, hidden);
+        let mut search = Search::new(&workspace, &root, &here, written, hidden, cancel);
         search.add_words(&named_paths(&words));
-        search.read(cancel)
+        search.read()
     });
     in_time(".", found).await
 }

@@ -91,8 +91,11 @@ impl Search<'_> {
         Some(way.real)
     }
 
-    /// Counts looks at names. False, and noted, once there were too many.
+    /// Counts looks at names. False, and noted, once there were too many; false as well once nobody waits for the look.
     pub(super) fn may_look(&self, looks: usize) -> bool {
+        if self.cancel.check().is_err() {
+            return false;
+        }
         let before = self.looks.get();
         self.looks.set(before.saturating_add(looks));
         let (was_enough, is_enough) = (before > LOOKS_MAX, self.looks.get() > LOOKS_MAX);

@@ -10,9 +10,8 @@ use ostler_kernel::port::NamedFile;
 
 use super::content::{Reader, is_missing};
 use super::git::SETTINGS_BYTES_MAX;
-use super::glob::{fits, is_pattern};
+use super::patterns::PathPattern;
 use super::places::LOOKS_MAX;
-use super::way::OF_PROCESS;
 use crate::tool::blocking_tool::CancelFlag;
 use crate::tool::process::program_folders;
 use crate::tool::workspace::{PATH_BYTES_MAX, Workspace};
@@ -20,14 +19,8 @@ use crate::tool::workspace::{PATH_BYTES_MAX, Workspace};
 /// Names that are read from folders for one call. A folder beyond cannot be bound.
 pub(super) const LISTED_MAX: usize = 100_000;
 
-/// Files of one pattern that are bound one by one. The files of a larger pattern are bound together.
-const MATCHES_MAX: usize = 256;
-
 /// Folders below each other that words lead to one by one.
 const ROUNDS_MAX: usize = 4;
-
-/// Folders above each other that `**` enters. One that lies deeper cannot be bound.
-const DEPTH_MAX: usize = 32;
 
 /// Bytes of a first line that the system reads.
 const INTERPRETER_BYTES_MAX: usize = 256;
@@ -50,12 +43,14 @@ pub(super) struct Search<'a> {
     /// Folders that are bound as a whole, and names that cannot be bound.
     pub(super) bound: RefCell<BTreeMap<String, NamedFile>>,
     /// Patterns with too many files for a list.
-    many: Vec<(PathBuf, Vec<PathBuf>)>,
+    pub(super) many: Vec<(PathBuf, Vec<PathBuf>)>,
     listings: BTreeMap<PathBuf, Vec<String>>,
     listed: usize,
     pub(super) looks: Cell<usize>,
     /// Bytes of settings of git that may still be read.
     pub(super) settings_left: usize,
+    /// Set once nobody waits for the look any more.
+    pub(super) cancel: &'a CancelFlag,
 }
 
 impl<'a> Search<'a> {
@@ -65,6 +60,7 @@ impl<'a> Search<'a> {
         here: &Path,
         mut written: Vec<PathBuf>,
         hidden: Vec<PathBuf>,
+        cancel: &'a CancelFlag,
     ) -> Search<'a> {
         written.extend(written.clone().iter().filter_map(|folder| folder.canonicalize().ok()));
         let mut search = Search {
@@ -81,6 +77,7 @@ impl<'a> Search<'a> {
             listed: 0,
             looks: Cell::new(0),
             settings_left: SETTINGS_BYTES_MAX,
+            cancel,
         };
         search.here = search.placed(here).unwrap_or_default();
         let folders = program_folders().into_iter().filter_map(|folder| folder.canonicalize().ok());
@@ -106,7 +103,8 @@ impl<'a> Search<'a> {
         let folders = self.reach(BTreeSet::from([here.to_owned()]), &words);
         let mut matched = BTreeSet::new();
         for pattern in &named.patterns {
-            folders.iter().for_each(|folder| matched.extend(self.expand(folder, pattern)));
+            let pattern = PathPattern::of(pattern);
+            folders.iter().for_each(|folder| matched.extend(self.expand(folder, &pattern)));
         }
         let matched = self.reach(matched, &words);
         // Programs look for such files in the folders above as well.
@@ -255,7 +253,9 @@ impl<'a> Search<'a> {
                 None
             }
         };
-        for entry in entries.into_iter().flatten().filter_map(Result::ok).take(left + 1) {
+        let cancel = self.cancel;
+        let entries = entries.into_iter().flatten().take_while(|_| cancel.check().is_ok());
+        for entry in entries.filter_map(Result::ok).take(left + 1) {
             match entry.file_name().into_string() {
                 Ok(name) => names.push(name),
                 Err(name) => drop(self.files.insert(folder.join(name))),
@@ -270,100 +270,11 @@ impl<'a> Search<'a> {
         names
     }
 
-    /// Adds the files that fit a pattern in a folder. Returns the folders that do; those of `**` are looked through, and not named.
-    fn expand(&mut self, folder: &Path, pattern: &str) -> Vec<PathBuf> {
-        let mut parts: Vec<&str> = pattern.split('/').collect();
-        let start: Vec<&str> = parts.iter().take_while(|part| !is_pattern(part)).copied().collect();
-        parts.drain(..start.len());
-        if parts.last() == Some(&"**") {
-            parts.push("*");
-        }
-        if self.look(&folder.join(start.join("/"))).is_some_and(|real| real == Path::new("/proc")) {
-            self.note(Path::new(pattern), OF_PROCESS);
-        }
-        let mut places = match start.join("/").as_str() {
-            "" if pattern.starts_with('/') => self.places(folder, "/"),
-            "" => vec![folder.to_owned()],
-            start => self.places(folder, start),
-        };
-        for part in parts {
-            places.retain(|path| self.is_folder(path));
-            places = places.iter().flat_map(|place| self.step(place, part)).collect();
-        }
-        let folders = self.add_matches(&folder.join(pattern), places);
-        if pattern.contains("**") { Vec::new() } else { folders }
-    }
-
-    /// Adds files, one by one or, if there are many, under one name. Returns the folders among them.
-    pub(super) fn add_matches(&mut self, name: &Path, matches: Vec<PathBuf>) -> Vec<PathBuf> {
-        let (folders, mut matches): (Vec<_>, Vec<_>) =
-            matches.into_iter().partition(|path| self.is_folder(path));
-        matches.sort_unstable();
-        matches.dedup();
-        if matches.len() <= MATCHES_MAX {
-            matches.into_iter().for_each(|path| self.add_file(path));
-        } else {
-            self.many.push((name.to_owned(), matches));
-        }
-        folders
-    }
-
-    /// The paths that one part of a pattern leads to.
-    fn step(&mut self, place: &Path, part: &str) -> Vec<PathBuf> {
-        if !self.may_look(1) {
-            return Vec::new();
-        }
-        match part {
-            "" | "." => vec![place.to_owned()],
-            // As a shell reads it that has entered the folder by its name, and as the system does.
-            ".." => {
-                let above = place.join("..");
-                let real = self.look(&above).and_then(|real| self.placed(&real));
-                let places: BTreeSet<PathBuf> = self.placed(&above).into_iter().chain(real).collect();
-                places.into_iter().collect()
-            }
-            "**" => self.folders_below(place),
-            _ if is_pattern(part) => {
-                let names = self.list(place).len();
-                if !self.may_look(names) {
-                    return Vec::new();
-                }
-                let names = self.list(place).iter().filter(|name| fits(part, name));
-                names.map(|name| place.join(name)).collect()
-            }
-            _ => vec![place.join(part)],
-        }
-    }
-
-    fn folders_below(&mut self, place: &Path) -> Vec<PathBuf> {
-        let (mut found, mut next) = (vec![place.to_owned()], vec![place.to_owned()]);
-        for _ in 0..DEPTH_MAX {
-            let mut deeper = Vec::new();
-            for place in next {
-                let names = self.list(&place).len();
-                if !self.may_look(names) {
-                    return found;
-                }
-                let below: Vec<PathBuf> = self.list(&place).iter().map(|name| place.join(name)).collect();
-                // A link may lead back.
-                let is_folder =
-                    |path: &PathBuf| self.root.join(path).symlink_metadata().is_ok_and(|meta| meta.is_dir());
-                deeper.extend(below.into_iter().filter(is_folder));
-            }
-            found.extend(deeper.iter().cloned());
-            next = deeper;
-        }
-        if let Some(deep) = next.first() {
-            self.note(deep, &format!("lies deeper than {DEPTH_MAX} folders"));
-        }
-        found
-    }
-
     /// Reads the files that were found, and those that their first lines name: `#!/usr/bin/env tool`.
-    pub(super) fn read(mut self, cancel: &CancelFlag) -> Result<Vec<NamedFile>, Failure> {
+    pub(super) fn read(mut self) -> Result<Vec<NamedFile>, Failure> {
         let written = self.written.clone();
         let hidden = std::mem::take(&mut self.hidden);
-        let mut reader = Reader::new(self.workspace, self.root, &written, &hidden);
+        let mut reader = Reader::new(self.workspace, self.root, &written, &hidden, self.cancel);
         let (mut read, mut seen): (BTreeMap<String, NamedFile>, BTreeSet<PathBuf>) = Default::default();
         loop {
             let new: Vec<PathBuf> = std::mem::take(&mut self.files)
@@ -374,7 +285,7 @@ impl<'a> Search<'a> {
                 break;
             }
             for path in new {
-                cancel.check()?;
+                self.cancel.check()?;
                 let Some((file, start)) = reader.read(&path) else { continue };
                 read.insert(file.path.clone(), file);
                 if let Some(line) = start.strip_prefix(b"#!") {
@@ -387,10 +298,12 @@ impl<'a> Search<'a> {
             }
         }
         for (name, matches) in std::mem::take(&mut self.many) {
-            let file = reader.read_together(&name, &matches, cancel)?;
+            let file = reader.read_together(&name, &matches)?;
             read.insert(file.path.clone(), file);
         }
         read.append(&mut self.noted());
+        // What was not looked at any more is missing.
+        self.cancel.check()?;
         Ok(read.into_values().collect())
     }
 }

@@ -5,8 +5,10 @@ use std::path::Path;
 
 use ostler_kernel::port::NamedFile;
 
+use super::content::Reader;
 use super::*;
 use crate::tool::blocking_tool::CancelFlag;
+use crate::tool::workspace::CHUNK_BYTES;
 
 async fn names(root: &Path, argv: &[&str], written: &[&Path]) -> Vec<NamedFile> {
     let naming = Naming {
@@ -274,6 +276,57 @@ async fn a_write_whose_place_cannot_be_looked_at_is_not_bound() {
     assert_eq!(look("x").await, []);
 }
 
+#[test]
+fn a_look_that_was_given_up_looks_at_nothing_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    std::fs::create_dir_all(root.join("lib/.git/hooks")).expect("made");
+    std::fs::write(root.join("lib/run.sh"), "x".repeat(3 * CHUNK_BYTES)).expect("written");
+    let workspace = Workspace::open(&root.into()).expect("it opens");
+    let calls: [&[&str]; 4] = [
+        &["sh", "lib/run.sh"],
+        &["sh", "-c", "sh l*/**/*.sh; sh */run.sh"],
+        &["git", "-C", "lib", "status"],
+        &["python3", "-m", "lib"],
+    ];
+    for argv in calls {
+        for (cancel, is_given_up) in [(CancelFlag::default(), false), (CancelFlag::cancelled(), true)] {
+            let written = vec![root.to_owned()];
+            let mut search = Search::new(&workspace, root, Path::new("."), written, Vec::new(), &cancel);
+            search.add_words(&named_paths(argv));
+            assert_eq!(
+                (search.looks.get() == 0, search.read().is_err()),
+                (is_given_up, is_given_up),
+                "{argv:?}"
+            );
+        }
+    }
+    let (cancel, written) = (CancelFlag::cancelled(), [root.to_owned()]);
+    let mut reader = Reader::new(&workspace, root, &written, &[], &cancel);
+    let (file, start) = reader.read(Path::new("lib/run.sh")).expect("it is there");
+    assert_eq!(
+        (file.unbound.is_some(), start),
+        (true, Vec::new()),
+        "no piece of a long file is read any more"
+    );
+}
+
+#[tokio::test]
+async fn a_pattern_that_is_longer_than_any_path_binds_its_files_or_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    std::fs::write(root.join("1.sh"), "1").expect("written");
+    let long = format!("sh [{}]*.sh", "1".repeat(5_000));
+    let argv = ["sh", "-c", &long];
+    let before = names(root, &argv, &[]).await;
+    assert_eq!(before.iter().map(|file| &*file.path).collect::<Vec<_>>(), ["1.sh"]);
+    (10..267).for_each(|at| std::fs::write(root.join(format!("{at}.sh")), "").expect("written"));
+    let told = why(root, &argv).await;
+    assert_eq!(told.as_deref(), Some("is a pattern that is longer than any path, and stands for many files"));
+    let nowhere = format!("sh -c 'cat {}*'", "a/".repeat(3_000));
+    assert_eq!(names(root, &["sh", "-c", &nowhere], &[]).await, []);
+}
+
 /// Who owns a folder may close it, and open it before the program starts. Root looks into every folder, so another user looks.
 #[test]
 fn a_folder_that_may_not_be_looked_into_is_not_bound_where_steps_may_write() {
@@ -305,9 +358,9 @@ fn a_folder_that_may_not_be_looked_into_is_not_bound_where_steps_may_write() {
             let workspace = Workspace::open(&root.as_path().into()).expect("it opens");
             let cancel = CancelFlag::default();
             let written = vec![root.clone()];
-            let mut search = Search::new(&workspace, root, Path::new("."), written, Vec::new());
+            let mut search = Search::new(&workspace, root, Path::new("."), written, Vec::new(), &cancel);
             search.add_words(&named_paths(argv));
-            search.read(&cancel).expect("nobody has given up")
+            search.read().expect("nobody has given up")
         };
         std::thread::scope(|scope| scope.spawn(looks).join().expect("the look ends"))
     };
