@@ -6,8 +6,8 @@ mod common;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use common::{Hold, left_by, states, submit, system, until};
-use ostler_actors::{Answer, Approval, RunError, System};
+use common::{Hold, left_by, states, submit, system, until, within};
+use ostler_actors::{Answer, Approval, Limits, RunError, System};
 use ostler_kernel::event::{Event, HumanRequest};
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
@@ -19,6 +19,7 @@ use ostler_kernel::port::{
 use ostler_kernel::run::{AnswerError, ApprovalTest, NodeState, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 fn tested(argv: &[&str]) -> Value {
     let contract = json!([{"method": "schema"}, {"method": "test", "p": 1, "spec": {"argv": argv}}]);
@@ -223,16 +224,17 @@ async fn a_question_whose_time_was_over_before_the_restart_is_not_asked_anew() {
     second.shutdown().await;
 }
 
-/// A tool whose calls go by one file; the test sets its content.
+/// A tool whose calls go by one file; the test sets its content, and when a look at the file ends.
 struct Scripted {
     call: Arc<Hold>,
     content: Mutex<u8>,
+    is_open: watch::Sender<bool>,
 }
 
 impl Scripted {
     fn new(content: u8) -> Arc<Scripted> {
         let call = Hold::new("script", Effect::Write, Idempotency::Natural);
-        Arc::new(Scripted { call, content: Mutex::new(content) })
+        Arc::new(Scripted { call, content: Mutex::new(content), is_open: watch::Sender::new(true) })
     }
 
     fn becomes(&self, content: u8) {
@@ -250,9 +252,12 @@ impl Tool for Scripted {
     }
 
     fn named_files(&self, _: &Map<String, Value>, _: Arc<Path>) -> BoxFuture<'_, Vec<NamedFile>> {
-        let digest = Digest([*self.content.lock().unwrap(); 32]);
-        let file = NamedFile { path: "deploy.sh".to_owned(), digest, bytes: 1, text: None, unbound: None };
-        Box::pin(std::future::ready(vec![file]))
+        let mut is_open = self.is_open.subscribe();
+        Box::pin(async move {
+            is_open.wait_for(|is_open| *is_open).await.unwrap();
+            let digest = Digest([*self.content.lock().unwrap(); 32]);
+            vec![NamedFile { path: "deploy.sh".to_owned(), digest, bytes: 1, text: None, unbound: None }]
+        })
     }
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
@@ -265,9 +270,13 @@ const EVIL: u8 = 2;
 
 /// A run that asks about a call of the tool, while `build` holds the only slot.
 async fn asks_beside_a_build(script: &Arc<Scripted>) -> (System, RunId, Arc<Hold>) {
+    asks_within(script, Limits::default()).await
+}
+
+async fn asks_within(script: &Arc<Scripted>, limits: Limits) -> (System, RunId, Arc<Hold>) {
     let build = Hold::new("build", Effect::Read, Idempotency::Natural);
     let tools: Vec<Arc<dyn Tool>> = vec![build.clone(), script.clone()];
-    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let system = within(Arc::new(MemoryJournal::default()), tools, limits).await;
     let deploy = json!({"id": "deploy", "tool": "script", "approval": "before", "human_timeout": "1h"});
     let nodes = json!([{"id": "build", "tool": "build"}, deploy]);
     let run = submit(&system, json!({"id": "p", "policy": {"slots": 1}, "nodes": nodes})).await;
@@ -316,6 +325,45 @@ async fn a_yes_to_files_that_are_others_by_now_is_refused_and_the_question_is_as
     script.call.go(1);
     says_yes(&system, &question(&system, run).await).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    system.shutdown().await;
+}
+
+/// A call whose look takes long would keep all other questions from everybody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_behind_the_time_of_its_page_is_listed_with_the_files_it_was_asked_about() {
+    let script = Scripted::new(KIND);
+    let limits = Limits { page_looks_ms: 0, ..Limits::default() };
+    let (system, run, _build) = asks_within(&script, limits).await;
+    script.becomes(EVIL);
+    script.is_open.send_replace(false);
+    let pages = [
+        system.approval_page(None, 100).await.unwrap().approvals,
+        system.approval_page_of(run, None, 100).await.unwrap().approvals,
+        system.approvals(run).await.unwrap(),
+        system.all_approvals().await.unwrap().approvals,
+    ];
+    for mut page in pages {
+        let asked = page.remove(0);
+        let files: Vec<Digest> = asked.shown.files.iter().map(|file| file.digest).collect();
+        assert_eq!((files, asked.is_looked_at, asked.is_outdated), (vec![Digest([KIND; 32])], false, false));
+        assert_eq!(asked.digest, Some(asked.shown.digest()), "it shows what an answer is for");
+    }
+    script.is_open.send_replace(true);
+    let asked = question(&system, run).await;
+    assert!(asked.is_looked_at, "a look that needs no time");
+    script.is_open.send_replace(false);
+    let one = tokio::spawn({
+        let (system, id) = (system.clone(), asked.id.clone());
+        async move { system.approval(&id).await }
+    });
+    script.is_open.send_replace(true);
+    let one = one.await.unwrap().unwrap().expect("the question is open");
+    assert_eq!(
+        (one.is_looked_at, one.is_outdated),
+        (true, true),
+        "a question by itself is looked at to the end"
+    );
+    check_is_asked_anew(says_yes(&system, &asked).await, 1);
     system.shutdown().await;
 }
 

@@ -242,7 +242,7 @@ impl System {
                 }
                 kind => {
                     let results = &self.services.results;
-                    let shown = shown(gatekeeper, results, &view.opened, &view.run, node, kind).await;
+                    let shown = shown(gatekeeper, results, &view.opened, &view.run, node, kind, None).await;
                     shown.request.digest()
                 }
             };
@@ -272,7 +272,7 @@ impl System {
             }
             let (gatekeeper, results) = (&self.services.gatekeeper, &self.services.results);
             let before = HumanRequestKind::Before;
-            let made = shown(gatekeeper, results, &view.opened, &view.run, node, before).await.request;
+            let made = shown(gatekeeper, results, &view.opened, &view.run, node, before, None).await.request;
             // Without the document, for lack of space, the question shows no difference.
             let _ = results.artifacts.put(made.document()).await;
             approvals.extend(view.run.approval_by_guard(run, guard, effect.clone(), made.digest()));

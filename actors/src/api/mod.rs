@@ -16,6 +16,7 @@ pub(crate) mod fork;
 pub(crate) mod goal;
 pub(crate) mod grants;
 pub(crate) mod market;
+pub(crate) mod open_questions;
 pub(crate) mod operator;
 pub(crate) mod outcome;
 pub(crate) mod pipeline_handle;

@@ -11,6 +11,7 @@ use ostler_kernel::port::{JSON, NamedFile};
 use ostler_kernel::run::{ApprovalRequest, ApprovalTest, AttemptInput, Run};
 use ostler_kernel::{callback, contract, json, lineage};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use crate::attempts::attempt::Work;
 use crate::state::caller::Caller;
@@ -22,10 +23,12 @@ pub(crate) struct Shown {
     pub(crate) request: ApprovalRequest,
     /// The denial, if the gate denies the call whatever a person answers.
     pub(crate) denial: Option<Denial>,
+    /// False if the look at the files had no time left: the request lists none then.
+    pub(crate) is_looked_at: bool,
 }
 
 /// The request of a node, with resolved inputs and the gate's classification. If inputs are lost, the request says why
-/// the node would fail.
+/// the node would fail. A look at files that lasts until `by` is given up.
 pub(crate) async fn shown(
     gatekeeper: &Gatekeeper,
     results: &ResultStore,
@@ -33,11 +36,12 @@ pub(crate) async fn shown(
     run: &Run,
     node: &Node,
     ask: HumanRequestKind,
+    by: Option<Instant>,
 ) -> Shown {
     let caller = Caller::of(opened, run);
     let request = as_planned(gatekeeper, &caller, node, ask);
     let because = |request: ApprovalRequest, why: String| ApprovalRequest { refusal: Some(why), ..request };
-    let undenied = |request: ApprovalRequest| Shown { request, denial: None };
+    let undenied = |request: ApprovalRequest| Shown { request, denial: None, is_looked_at: true };
     let results = match results.needed(run, node).await {
         Ok(results) => results,
         Err(error) => return undenied(because(request, error.to_string())),
@@ -55,11 +59,17 @@ pub(crate) async fn shown(
     match gatekeeper.preview(&caller, tool, params, node.impact) {
         Ok(Preview { params, class, .. }) => {
             let request = as_judged(request, params.into_map(), class);
-            undenied(with_files(gatekeeper, &caller, request).await)
+            let look = files(gatekeeper, &caller, &request);
+            let found = match by {
+                Some(by) => tokio::time::timeout_at(by, look).await.ok(),
+                None => Some(look.await),
+            };
+            let is_looked_at = found.is_some();
+            Shown { is_looked_at, ..undenied(bound_to(request, found.unwrap_or_default())) }
         }
         Err(denial) => {
             let why = format!("{}: {}", denial.code, denial.operator);
-            Shown { request: because(request, why), denial: Some(denial) }
+            Shown { denial: Some(denial), ..undenied(because(request, why)) }
         }
     }
 }
@@ -77,7 +87,8 @@ pub(crate) async fn of_work(
             let mut params = permit.params().clone();
             callback::hide_members(&mut params, tokens);
             let judged = as_judged(shown, params, permit.class());
-            with_files(gatekeeper, caller, judged).await
+            let files = files(gatekeeper, caller, &judged).await;
+            bound_to(judged, files)
         }
         Work::Known(_) => shown,
         Work::Render { template, values } => as_rendered(shown, template, values),
@@ -128,10 +139,10 @@ fn as_planned(
     shown
 }
 
-/// Adds the files that the call and its tests name, as they are now: what a person approves is what runs.
-async fn with_files(gatekeeper: &Gatekeeper, caller: &Caller, shown: ApprovalRequest) -> ApprovalRequest {
+/// The files that the call and its tests name, as they are now.
+async fn files(gatekeeper: &Gatekeeper, caller: &Caller, shown: &ApprovalRequest) -> Vec<NamedFile> {
     if shown.ask == HumanRequestKind::After {
-        return shown;
+        return Vec::new();
     }
     let mut files = BTreeMap::new();
     let mut add =
@@ -145,7 +156,11 @@ async fn with_files(gatekeeper: &Gatekeeper, caller: &Caller, shown: ApprovalReq
             add(tests.named_files(&params, Arc::clone(&caller.workspace)).await);
         }
     }
-    let files: Vec<NamedFile> = files.into_values().collect();
+    files.into_values().collect()
+}
+
+/// Adds files to what a person approves: what is approved is what runs.
+pub(crate) fn bound_to(shown: ApprovalRequest, files: Vec<NamedFile>) -> ApprovalRequest {
     let unbound = files.iter().find_map(|file| {
         Some(format!("{} {}, so no approval of the call holds", file.path, file.unbound.as_ref()?))
     });

@@ -27,6 +27,10 @@ pub const CONTRACTS_KEPT_MAX: usize = 1_024;
 /// Bytes of the texts and patterns of cached contracts.
 pub const CONTRACTS_KEPT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
+/// Milliseconds for looks at the files of all questions on one page. A question beyond is listed with the files that it was asked about. The
+/// look at a single question, and that of a yes, has a limit of its own.
+pub const PAGE_LOOKS_MS_MAX: u64 = 10_000;
+
 /// Bytes of a result as canonical JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
@@ -77,6 +81,8 @@ pub struct Limits {
     pub contracts_kept: usize,
     /// See [`CONTRACTS_KEPT_BYTES_MAX`].
     pub contracts_kept_bytes: usize,
+    /// See [`PAGE_LOOKS_MS_MAX`].
+    pub page_looks_ms: u64,
     /// See [`RESULT_BYTES_MAX`].
     pub result_bytes: usize,
     /// See [`PIPELINES_MAX`].
@@ -103,6 +109,7 @@ impl Default for Limits {
             queued_jobs: QUEUED_JOBS_MAX,
             contracts_kept: CONTRACTS_KEPT_MAX,
             contracts_kept_bytes: CONTRACTS_KEPT_BYTES_MAX,
+            page_looks_ms: PAGE_LOOKS_MS_MAX,
             result_bytes: RESULT_BYTES_MAX,
             pipelines: PIPELINES_MAX,
             pipeline_behind: PIPELINE_BEHIND_MAX,

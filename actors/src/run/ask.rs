@@ -106,6 +106,7 @@ impl RunDriver {
             &self.run,
             node,
             ask,
+            None,
         ))
         .await;
         if let (HumanRequestKind::Before, Some(denial)) = (ask, shown.denial) {
@@ -210,6 +211,7 @@ impl RunDriver {
             &self.run,
             node,
             ask,
+            None,
         )
         .await;
         let digest = self.keep_shown(&shown.request).await;

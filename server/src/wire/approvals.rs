@@ -105,6 +105,10 @@ pub struct ApprovalView {
     pub digest: Option<String>,
     /// Tools, the policy or files have changed since: the question is repeated when the run resumes, and in place of a yes.
     pub outdated: bool,
+    /// Looks at the files of other questions took the time of the page: the files are those that the question was asked about, and may be
+    /// others by now. `GET /v1/approvals/{id}` looks at them, and so does a yes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub not_looked_at: bool,
     /// Time of the question in milliseconds since the Unix epoch.
     pub asked_ms: i64,
     /// Time at which silence cancels the node.

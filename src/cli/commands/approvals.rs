@@ -79,10 +79,15 @@ async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result
             printed += 1;
             hints::know_model(&question.run, question.model_file.as_deref());
             if globals.json {
-                // JSON output contains the whole request, however large.
-                let whole: ApprovalView =
-                    session.get(&format!("/v1/approvals/{}", path_segment(&question.id))).await?;
-                let mut line = serde_json::to_value(&whole).expect("a question is names, numbers and JSON");
+                // JSON output contains the whole result, however large. A question about one has no files to look at.
+                let whole: Option<ApprovalView> = match (question.result_bytes, &question.result) {
+                    (Some(_), None) => {
+                        Some(session.get(&format!("/v1/approvals/{}", path_segment(&question.id))).await?)
+                    }
+                    _ => None,
+                };
+                let mut line = serde_json::to_value(whole.as_ref().unwrap_or(question))
+                    .expect("a question is names, numbers and JSON");
                 line["type"] = json!("approval");
                 line["too_late"] = json!(is_expired(question.deadline_ms));
                 out.json(&line);

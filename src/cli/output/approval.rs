@@ -130,6 +130,12 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
                 .to_owned(),
         );
     }
+    if question.not_looked_at {
+        let looks = hints::command("approve", &[short_id(&question.run), &question.node], "");
+        lines.push(format!(
+            "    its files have not been looked at since it was asked, for lack of time: a yes looks, and at a terminal `{looks}` shows them"
+        ));
+    }
     let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
     let silence = question.deadline_ms.map(deadline_text).unwrap_or_default();
     lines.push(format!("    digest {digest}{silence}{}", dependents(&question.blocks)));
@@ -297,6 +303,9 @@ mod tests {
         let some = approval_lines(&question, Detail::Excerpt(TEXT_LINES_MAX));
         assert_eq!(some.iter().filter(|line| line.contains("shows all")).count(), 3, "{some:#?}");
         assert!(some[3].ends_with("… 5 more characters; ostler approvals --json shows all"), "{some:#?}");
+        let is_told = |lines: &[String]| lines.iter().any(|line| line.contains("not been looked at"));
+        let late = ApprovalView { not_looked_at: true, ..question.clone() };
+        assert!(!is_told(&some) && is_told(&approval_lines(&late, Detail::Excerpt(TEXT_LINES_MAX))));
         let all = approval_lines(&question, Detail::Full);
         assert_eq!(
             all.iter().filter(|line| line.contains("; rm") && !line.contains("…")).count(),

@@ -146,7 +146,16 @@ impl ApprovalPrompt {
                 None => {
                     self.pending.pop_front();
                 }
-                Some(question) => {
+                Some(mut question) => {
+                    if question.not_looked_at {
+                        let path = format!("/v1/approvals/{}", path_segment(&question.id));
+                        match client.get(&path).await {
+                            Ok(looked_at) => question = looked_at,
+                            // It was withdrawn meanwhile; the record of that follows.
+                            Err(ApiError::Problem(_)) => {}
+                            Err(gone) => return Err(gone),
+                        }
+                    }
                     view.pause();
                     let meanwhile: Vec<String> = std::mem::take(&mut self.meanwhile)
                         .into_iter()
