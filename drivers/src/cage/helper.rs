@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -72,11 +72,24 @@ fn become_program(spec: CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report 
         Err(what) => return Report::cage(nonce, what),
     };
     let error = command.exec();
-    let what = match spec.role {
-        Role::Within => format!("{}: {error}", command.get_program().display()),
-        _ => error.to_string(),
-    };
-    Report { nonce: nonce.clone(), errno: error.raw_os_error(), what }
+    not_become(&spec, Path::new(command.get_program()), &error)
+}
+
+/// The report of a helper that the system did not let become `file`: the program, or `bwrap`, which starts the helper again.
+fn not_become(spec: &CageSpec, file: &Path, error: &io::Error) -> Report {
+    let (nonce, file) = (spec.nonce.clone(), file.display());
+    let is_out_of_reach = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
+    match (spec.role, spec.rung) {
+        (Role::Within, _) => Report { nonce, errno: error.raw_os_error(), what: format!("{file}: {error}") },
+        // The error would be taken for that of the program.
+        (_, CageRung::Bubblewrap) if is_out_of_reach => Report::cage(
+            &nonce,
+            format!(
+                "{file}, which makes it: {error}; install it again, or start this process again, which finds what makes cages"
+            ),
+        ),
+        _ => Report { nonce, errno: error.raw_os_error(), what: error.to_string() },
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -150,6 +163,27 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bwrap_that_is_gone_is_not_taken_for_the_program() {
+        let report = |role, rung, file: &str, errno| {
+            let spec = CageSpec::trial(rung, role, Path::new(""), Path::new(""));
+            let Report { errno, what, .. } =
+                not_become(&spec, Path::new(file), &io::Error::from_raw_os_error(errno));
+            (errno, what)
+        };
+        let (none, no_memory) = (2, 12);
+        let (errno, what) = report(Role::Program, CageRung::Bubblewrap, "/usr/bin/bwrap", none);
+        assert_eq!(errno, None, "of no program");
+        assert!(what.starts_with("/usr/bin/bwrap, which makes it: No such file"), "{what}");
+        assert_eq!(
+            report(Role::Program, CageRung::Bubblewrap, "/usr/bin/bwrap", no_memory).0,
+            Some(no_memory)
+        );
+        assert_eq!(report(Role::Program, CageRung::Landlock, "/bin/sh", none).0, Some(none));
+        let (errno, what) = report(Role::Within, CageRung::Bubblewrap, "/bin/sh", none);
+        assert!(errno == Some(none) && what.starts_with("/bin/sh: "), "{what}");
+    }
 
     #[test]
     fn a_report_is_read_as_it_was_written_and_nothing_else_is_one() {
