@@ -25,6 +25,7 @@ use ostler_kernel::port::NamedFile;
 use ostler_kernel::run::FailureCategory;
 
 use super::blocking_tool::off_runtime;
+use super::tool_spec::exhausted;
 use super::workspace::Workspace;
 pub(crate) use content::is_as_read;
 use content::unbound;
@@ -37,6 +38,9 @@ pub(super) const NAMED_FILES_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes of the longest standard input whose words count as words of the call: a shell runs it.
 const STDIN_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of all words of a call: no system starts a program with more, and taking them apart cannot be interrupted.
+const ARGV_BYTES_MAX: usize = 6 << 20;
 
 /// Time of the longest look at the files of one call: a question, an answer and a start wait for it.
 const LOOK_MAX: Duration = Duration::from_secs(60);
@@ -64,6 +68,12 @@ pub(crate) async fn named_files(
         // A look may have been given up before a thread was free.
         cancel.check()?;
         let Naming { argv, stdin, cwd, written, hidden } = naming();
+        if argv.iter().map(String::len).sum::<usize>() > ARGV_BYTES_MAX {
+            let what = format!(
+                "its words have more than {ARGV_BYTES_MAX} bytes, with which no system starts a program"
+            );
+            return Err(exhausted(what));
+        }
         let stdin = stdin.filter(|text| text.len() <= STDIN_BYTES_MAX);
         let words: Vec<String> = argv.into_iter().chain(stdin).collect();
         let workspace = Workspace::open(&root)?;

@@ -312,6 +312,15 @@ fn a_look_that_was_given_up_looks_at_nothing_more() {
 }
 
 #[tokio::test]
+async fn a_call_with_more_words_than_a_program_can_have_is_not_bound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let long = "-".repeat(ARGV_BYTES_MAX - "sh".len());
+    assert_eq!(why(folder.path(), &["sh", &long]).await, None);
+    let told = why(folder.path(), &["sh", &long, "x"]).await;
+    assert!(told.is_some_and(|why| why.contains("its words have more than 6291456 bytes")));
+}
+
+#[tokio::test]
 async fn a_pattern_that_is_longer_than_any_path_binds_its_files_or_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path();
