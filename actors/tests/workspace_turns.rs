@@ -100,7 +100,8 @@ async fn a_call_that_waits_for_its_turn_has_no_slot() {
     let writer =
         |held: &Arc<Hold>, names| -> Arc<dyn Tool> { Arc::new(Writer { held: held.clone(), names }) };
     let mut tools = vec![writer(&first, false), writer(&deploy, true), writer(&second, false)];
-    tools.extend(reads.iter().map(|read| -> Arc<dyn Tool> { read.clone() }));
+    let reading = reads.clone().map(|read| -> Arc<dyn Tool> { read });
+    tools.extend(reading);
     let system = with_slots(Arc::new(MemoryJournal::default()), tools, 2).await;
     let one = async |tool: &str, approval: &str| {
         let node = json!({"id": tool, "tool": tool, "approval": approval, "human_timeout": "1h"});

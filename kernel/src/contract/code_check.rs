@@ -3,7 +3,7 @@
 use regex::Regex;
 use serde_json::Value;
 
-use super::schema_cost::{Extent, matching_steps};
+use super::keyword_cost::{Extent, matching_steps};
 use super::spec_error::{PAIRS_MAX, SpecError, describe_kind, known_keys, regex_error};
 use super::{excerpt, patterns};
 use crate::json::{Json, canonical};

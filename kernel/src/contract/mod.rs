@@ -4,6 +4,8 @@
 //! runs tests and asks models as tool calls through the gate, and the run asks people. [`Judgement`] has all of them.
 
 mod code_check;
+mod evaluation_steps;
+mod keyword_cost;
 mod patterns;
 mod question;
 mod reliability;
@@ -20,6 +22,7 @@ use crate::plan::{Method, Rule};
 use crate::text::beginning;
 
 use code_check::CodeCheck;
+pub(crate) use keyword_cost::Extent;
 pub use patterns::CONTRACT_PATTERNS_BYTES_MAX;
 pub(crate) use patterns::PATTERNS_HELP;
 pub use question::{JUDGED_BYTES_MAX, ModelQuestion, QUESTION_BYTES_MAX, human_questions, model_questions};
@@ -27,7 +30,6 @@ pub use reliability::{Reliability, precision, reliability};
 pub(crate) use schema::Schema;
 pub(crate) use schema::compile as compile_schema;
 pub use schema::{SCHEMA_BYTES_MAX, SchemaError, check_schema};
-pub(crate) use schema_cost::Extent;
 pub use schema_cost::{JUDGEMENT_STEPS_MAX, SCHEMA_STEPS_MAX};
 pub(crate) use schema_graph::{Subschema, schema_graph};
 pub use spec_error::{SpecError, describe_kind, regex_error};
@@ -181,7 +183,7 @@ impl Contract {
     /// interrupted.
     pub fn steps(&self, output: &Value) -> u64 {
         let extent = Extent::of(output);
-        self.rules.iter().map(|rule| rule.steps(output, extent)).fold(0, u64::saturating_add)
+        self.rules.iter().map(|rule| rule.steps(output, extent, u64::MAX)).fold(0, u64::saturating_add)
     }
 
     /// Judges an output by every rule. A rule that would take the steps beyond [`JUDGEMENT_STEPS_MAX`] counts as broken.
@@ -190,7 +192,7 @@ impl Contract {
         let extent = Extent::of(output);
         let mut left = JUDGEMENT_STEPS_MAX;
         for (rule, compiled) in self.rules.iter().enumerate() {
-            let steps = compiled.steps(output, extent);
+            let steps = compiled.steps(output, extent, left);
             if steps > left {
                 judgement.broken.push(compiled.too_many_steps(rule, steps));
                 continue;
@@ -261,10 +263,10 @@ impl Compiled {
         }
     }
 
-    /// Upper bound on the steps to judge an output.
-    fn steps(&self, output: &Value, extent: Extent) -> u64 {
+    /// Upper bound on the steps to judge an output; the more exact, the nearer to `most` it is.
+    fn steps(&self, output: &Value, extent: Extent, most: u64) -> u64 {
         match self {
-            Compiled::Schema(schema) => schema.steps(extent),
+            Compiled::Schema(schema) => schema.steps(output, extent, most),
             Compiled::Code(check) => check.steps(output),
             Compiled::Anything | Compiled::Test(_) | Compiled::Model { .. } | Compiled::Human => 0,
         }

@@ -4,8 +4,9 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 use super::excerpt;
+use super::keyword_cost::Extent;
 use super::patterns::{CONTRACT_PATTERNS_BYTES_MAX, PATTERN_BYTES_MAX, PATTERNS_HELP, PatternSizes};
-use super::schema_cost::{Extent, SCHEMA_STEPS_MAX, SchemaCost};
+use super::schema_cost::{SCHEMA_STEPS_MAX, SchemaCost};
 use crate::json::canonical;
 
 /// Largest schema, in bytes of canonical JSON.
@@ -88,9 +89,9 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// Upper bound on the steps to evaluate a value of this extent.
-    pub(crate) fn steps(&self, extent: Extent) -> u64 {
-        self.cost.for_extent(extent)
+    /// Upper bound on the steps to evaluate a value; the more exact, the nearer to `most` it is.
+    pub(crate) fn steps(&self, value: &Value, extent: Extent, most: u64) -> u64 {
+        self.cost.of_value(value, extent, most)
     }
 }
 

@@ -23,7 +23,9 @@
 
 use serde_json::Value;
 
+use super::evaluation_steps::{Visited, Visits};
 use super::excerpt;
+use super::keyword_cost::{BYTES_PER_STEP, Extent, own_reading, own_steps};
 use super::patterns::PatternSizes;
 use super::schema::SchemaError;
 use super::schema_graph::{LIST, MAP, Role, Subschema, schema_graph};
@@ -35,16 +37,6 @@ pub const SCHEMA_STEPS_MAX: u64 = 10_000;
 /// Most steps of one evaluation.
 pub const JUDGEMENT_STEPS_MAX: u64 = 100_000_000;
 
-/// Options of an `enum`, or names of a `required`, that take a step together.
-const LISTED_PER_STEP: u64 = 8;
-
-/// Bytes of a text that the cheapest keywords read in one step, such as `maxLength`.
-const BYTES_PER_STEP: u64 = 64;
-
-/// Bytes of a compiled pattern that take a step for each byte of a text. The slowest patterns run through their whole
-/// program for each byte.
-const PATTERN_BYTES_PER_STEP: u64 = 1024;
-
 /// Costs along one path of a value, by the depth of the value. Deeper values cost as much as the last entry.
 #[derive(Debug)]
 pub(super) struct SchemaCost {
@@ -52,21 +44,7 @@ pub(super) struct SchemaCost {
     steps: Vec<u64>,
     /// Steps for [`BYTES_PER_STEP`] bytes of text.
     reading: Vec<u64>,
-}
-
-/// Size of a value.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Extent {
-    /// Number of values, including the value itself.
-    values: u64,
-    depth: usize,
-    /// Bytes of all texts, the names of members included.
-    bytes: u64,
-}
-
-/// Steps to match a pattern of a size class, in bytes, against a text.
-pub(super) fn matching_steps(pattern_bytes: usize, text_bytes: u64) -> u64 {
-    text_bytes.saturating_mul(pattern_bytes as u64 / PATTERN_BYTES_PER_STEP)
+    visits: Option<Visits>,
 }
 
 impl SchemaCost {
@@ -76,54 +54,34 @@ impl SchemaCost {
     ///
     /// The schema takes too many steps, or never terminates.
     pub(super) fn of(schema: &Value, patterns: &PatternSizes) -> Result<SchemaCost, SchemaError> {
-        let nodes = schema_graph(schema, |subschema| CostNode::of(subschema, patterns))?;
+        let both =
+            |subschema: &Subschema<'_>| (CostNode::of(subschema, patterns), Visited::of(subschema, patterns));
+        let (nodes, visited): (Vec<CostNode>, Vec<Option<Visited>>) =
+            schema_graph(schema, both)?.into_iter().unzip();
         let order = targets_before_sources(&nodes)?;
         let of_one_value = count(&nodes, &order, &vec![[0; 2]; nodes.len()], |node| node.steps);
         if of_one_value.iter().flatten().any(|&steps| steps > SCHEMA_STEPS_MAX) {
             return Err(SchemaError::TooManySteps);
         }
         let steps = along_paths(&nodes, &order, |node| node.steps);
-        Ok(SchemaCost { steps, reading: along_paths(&nodes, &order, |node| node.reading) })
+        let reading = along_paths(&nodes, &order, |node| node.reading);
+        Ok(SchemaCost { steps, reading, visits: Visits::of(visited) })
+    }
+
+    /// Steps to evaluate a value, or an upper bound on them: where the bound is more than `most`, they are counted.
+    pub(super) fn of_value(&self, value: &Value, extent: Extent, most: u64) -> u64 {
+        let bound = self.for_extent(extent);
+        if bound <= most {
+            return bound;
+        }
+        self.visits.as_ref().and_then(|visits| visits.steps(value, most)).unwrap_or(bound)
     }
 
     /// Upper bound on the steps to evaluate a value of this extent.
-    pub(super) fn for_extent(&self, Extent { values, depth, bytes }: Extent) -> u64 {
+    fn for_extent(&self, Extent { values, depth, bytes }: Extent) -> u64 {
         let at = |costs: &[u64]| costs.get(depth).or(costs.last()).copied().unwrap_or_default();
         let reading = bytes.saturating_mul(at(&self.reading)) / BYTES_PER_STEP;
         values.saturating_mul(at(&self.steps)).saturating_add(reading)
-    }
-}
-
-impl Extent {
-    pub(crate) fn of(value: &Value) -> Extent {
-        let leaf = Extent { values: 1, depth: 0, bytes: 0 };
-        let within = |all: Extent, name: usize, part: &Value| {
-            let part = Extent::of(part);
-            Extent {
-                values: all.values + part.values,
-                depth: all.depth.max(part.depth + 1),
-                bytes: all.bytes + part.bytes + name as u64,
-            }
-        };
-        let inner = Extent { depth: 1, ..leaf };
-        match value {
-            Value::Array(list) => list.iter().fold(inner, |all, item| within(all, 0, item)),
-            Value::Object(map) => {
-                map.iter().fold(inner, |all, (name, member)| within(all, name.len(), member))
-            }
-            Value::String(text) => Extent { bytes: text.len() as u64, ..leaf },
-            Value::Null | Value::Bool(_) | Value::Number(_) => leaf,
-        }
-    }
-
-    /// Upper bound on the steps to write the value as text.
-    pub(super) fn writing_steps(self) -> u64 {
-        self.values.saturating_add(self.bytes / BYTES_PER_STEP)
-    }
-
-    /// Upper bound on the bytes of the value as text: escapes take six bytes, and a number at most thirty.
-    pub(super) fn written_bytes(self) -> u64 {
-        self.values.saturating_mul(30).saturating_add(self.bytes.saturating_mul(6))
     }
 }
 
@@ -166,8 +124,8 @@ impl CostNode {
     fn of(subschema: &Subschema<'_>, patterns: &PatternSizes) -> CostNode {
         let mut node = CostNode { steps: 1, ..CostNode::default() };
         for (keyword, value) in subschema.schema.as_object().into_iter().flatten() {
-            node.steps = node.steps.saturating_add(listed(keyword, value) / LISTED_PER_STEP);
-            node.reading = node.reading.saturating_add(reading(keyword, value, patterns));
+            node.steps = node.steps.saturating_add(own_steps(keyword, value));
+            node.reading = node.reading.saturating_add(own_reading(keyword, value, patterns));
         }
         for lead in &subschema.edges {
             node.unevaluated |= lead.keyword.starts_with("unevaluated");
@@ -182,29 +140,6 @@ impl CostNode {
             }
         }
         node
-    }
-}
-
-/// Number of entries that a keyword compares a value with.
-fn listed(keyword: &str, value: &Value) -> u64 {
-    match (keyword, value) {
-        ("enum" | "required", Value::Array(list)) => list.len() as u64,
-        ("dependentRequired" | "dependencies", Value::Object(map)) => map.len() as u64,
-        _ => 0,
-    }
-}
-
-/// Steps of a keyword for [`BYTES_PER_STEP`] bytes of text.
-fn reading(keyword: &str, value: &Value, patterns: &PatternSizes) -> u64 {
-    let matching = |pattern: &str| matching_steps(patterns.of(pattern), BYTES_PER_STEP);
-    match (keyword, value) {
-        ("pattern", Value::String(pattern)) => matching(pattern),
-        ("patternProperties", Value::Object(named)) => {
-            named.keys().map(|pattern| matching(pattern)).fold(0, u64::saturating_add)
-        }
-        ("format" | "contentEncoding" | "contentMediaType", _) => BYTES_PER_STEP,
-        ("minLength" | "maxLength" | "uniqueItems", _) => 1,
-        _ => 0,
     }
 }
 

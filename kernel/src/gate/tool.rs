@@ -134,7 +134,7 @@ impl GatedTool {
     ///
     /// The check may take more steps.
     pub(super) fn validator(&self, params: &Value) -> Result<&Validator, String> {
-        let steps = self.schema.steps(Extent::of(params));
+        let steps = self.schema.steps(params, Extent::of(params), PARAMS_STEPS_MAX);
         if steps > PARAMS_STEPS_MAX {
             return Err(format!(
                 "checking them may take {steps} steps, at most {PARAMS_STEPS_MAX} are allowed"
