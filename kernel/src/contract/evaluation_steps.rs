@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::keyword_cost::{BYTES_PER_STEP, Extent, own_reading, own_steps};
+use super::keyword_cost::{BYTES_PER_STEP, Extent, ITEM_COMPARISONS, own_reading, own_steps};
 use super::patterns::PatternSizes;
 use super::schema_graph::Subschema;
 
@@ -137,7 +137,7 @@ impl Visited {
             }
             Part::Value(list @ Value::Array(_)) if self.is_unique => {
                 let extent = Extent::of(list);
-                return self.steps.saturating_add(extent.writing_steps());
+                return self.steps.saturating_add(extent.writing_steps().saturating_mul(ITEM_COMPARISONS));
             }
             Part::Name(name) => name.len() as u64,
             Part::Value(_) => 0,
@@ -207,7 +207,7 @@ mod tests {
             (json!({"contains": name}), json!(["ab", "cd"]), 1 + 2 * (1 + 4 * 2)),
             (json!({"patternProperties": {"^[a-z]+$": {}}}), json!({"abcd": text}), 1 + 4 * 4 + 1),
             (json!({"propertyNames": name}), json!({"abcd": text}), 1 + 1 + 4 * 4),
-            (json!({"uniqueItems": true}), json!([1, 2]), 1 + 3),
+            (json!({"uniqueItems": true}), json!([1, 2]), 1 + 8 + 8 * 3),
             (
                 json!({"$defs": {"t": {"properties": {"in": {"$ref": "#/$defs/t"}}}}, "$ref": "#/$defs/t"}),
                 json!({"in": {"in": {}}}),

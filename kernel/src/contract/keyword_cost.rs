@@ -4,8 +4,14 @@ use serde_json::Value;
 
 use super::patterns::PatternSizes;
 
-/// Options of an `enum`, or names of a `required`, that take a step together.
-const LISTED_PER_STEP: u64 = 8;
+/// Plain options of an `enum` that take a step together, and properties that are looked for.
+const PLAIN_OPTIONS_PER_STEP: u64 = 8;
+
+/// Properties that are looked for one by one. The members of a map are looked for instead if a schema has more.
+const PROPERTIES_IN_TURN: u64 = 15;
+
+/// How often an item is compared: items of a short list are compared in pairs.
+pub(super) const ITEM_COMPARISONS: u64 = 8;
 
 /// Bytes of a text that the cheapest keywords read in one step, such as `maxLength`.
 pub(super) const BYTES_PER_STEP: u64 = 64;
@@ -64,12 +70,33 @@ pub(super) fn matching_steps(pattern_bytes: usize, text_bytes: u64) -> u64 {
 
 /// Steps of a keyword that compares a value with a list.
 pub(super) fn own_steps(keyword: &str, value: &Value) -> u64 {
-    let listed = match (keyword, value) {
-        ("enum" | "required", Value::Array(list)) => list.len(),
-        ("dependentRequired" | "dependencies", Value::Object(map)) => map.len(),
+    match (keyword, value) {
+        ("enum", Value::Array(options)) => {
+            let plain = options.iter().filter(|option| !is_composite(option)).count() as u64;
+            let composite = options.iter().filter(|option| is_composite(option)).map(comparing_steps);
+            composite.fold(plain / PLAIN_OPTIONS_PER_STEP, u64::saturating_add)
+        }
+        ("const", option) if is_composite(option) => comparing_steps(option),
+        ("required", Value::Array(names)) => names.len() as u64,
+        ("dependentRequired" | "dependencies", Value::Object(map)) => {
+            map.values().map(|names| 1 + names.as_array().map_or(0, Vec::len) as u64).sum()
+        }
+        // The engine looks for each property of a small schema in turn.
+        ("properties", Value::Object(named)) => {
+            (named.len() as u64).min(PROPERTIES_IN_TURN) / PLAIN_OPTIONS_PER_STEP
+        }
+        ("uniqueItems", _) => ITEM_COMPARISONS,
         _ => 0,
-    };
-    listed as u64 / LISTED_PER_STEP
+    }
+}
+
+fn is_composite(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+/// Upper bound on the steps to compare any value with this one.
+fn comparing_steps(option: &Value) -> u64 {
+    Extent::of(option).writing_steps()
 }
 
 /// Steps of a keyword for [`BYTES_PER_STEP`] bytes of text.
@@ -81,7 +108,8 @@ pub(super) fn own_reading(keyword: &str, value: &Value, patterns: &PatternSizes)
             named.keys().map(|pattern| matching(pattern)).fold(0, u64::saturating_add)
         }
         ("format" | "contentEncoding" | "contentMediaType", _) => BYTES_PER_STEP,
-        ("minLength" | "maxLength" | "uniqueItems", _) => 1,
+        ("minLength" | "maxLength", _) => 1,
+        ("uniqueItems", _) => ITEM_COMPARISONS,
         _ => 0,
     }
 }

@@ -326,7 +326,7 @@ mod tests {
         for (schema, value, steps) in [
             (json!({"type": "string"}), text(64_000), 1),
             (json!({"maxLength": 9}), text(64_000), 1 + 1_000),
-            (json!({"minLength": 9, "uniqueItems": true}), text(64_000), 1 + 2_000),
+            (json!({"minLength": 9, "uniqueItems": true}), text(64_000), 1 + 8 + 9_000),
             (json!({"format": "regex"}), text(64_000), 1 + 64_000),
             (json!({"pattern": "^[a-z]+$"}), text(64_000), 1 + 4 * 64_000),
             (json!({"pattern": large}), text(64_000), 1 + 1024 * 64_000),
@@ -341,8 +341,10 @@ mod tests {
             (json!({"propertyNames": {"pattern": large}}), json!({"x".repeat(64): 1}), 2 * 2 + 1024 * 64),
             (json!({"$ref": "#/examples/0", "examples": [{"pattern": "a"}]}), text(1_000), 2 + 1024 * 1_000),
             (json!({"enum": vec![1; 800]}), json!([1]), 2 * 101),
-            (json!({"required": vec!["a"; 80]}), json!({}), 11),
-            (json!({"dependentRequired": {"a": [], "b": []}}), json!({}), 1),
+            (json!({"enum": [vec![1; 800], "a"]}), json!([1]), 2 * (1 + 801)),
+            (json!({"const": {"a": "b".repeat(64)}}), json!({}), 1 + 3),
+            (json!({"required": vec!["a"; 80]}), json!({}), 81),
+            (json!({"dependentRequired": {"a": ["b", "c"], "b": []}}), json!({}), 1 + 2 + 2),
         ] {
             assert_eq!(cost(&schema).for_extent(Extent::of(&value)), steps, "{schema}");
         }

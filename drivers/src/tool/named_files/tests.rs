@@ -277,6 +277,11 @@ async fn names_with_spaces_and_patterns_are_bound() {
         (&["tool", "../work/l*/new"], "lib/new"),
         (&["tool", "lib/../*.sh"], "new.sh"),
         (&["sh", "../work/a.sh"], "a.sh"),
+        // A pattern with a dot stands for the folder and the one above too, in some shells.
+        (&["sh", "-c", "sh lib/.*/new.sh"], "new.sh"),
+        (&["sh", "-c", "sh lib/.?/new.sh"], "new.sh"),
+        (&["sh", "-c", "sh lib/.[.]/new.sh"], "new.sh"),
+        (&["sh", "-c", "sh lib/.*/new.sh"], "lib/new.sh"),
     ] {
         check_binds(argv, there, planted).await;
     }
