@@ -135,6 +135,10 @@ struct World {
 
 impl World {
     async fn new(rules: Value) -> World {
+        World::with_slots(rules, None).await
+    }
+
+    async fn with_slots(rules: Value, slots: Option<u32>) -> World {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("script.yaml"), COPIES).unwrap();
         let models = BTreeMap::from([("default".to_owned(), ModelConfig::scripted("script.yaml"))]);
@@ -152,7 +156,8 @@ impl World {
         let usual = config(journal.clone(), tools);
         let rules: GateRules = serde_json::from_value(rules).unwrap();
         let gate = GatePolicy { epoch: 1, ..usual.gate.clone() }.with_rules(&rules);
-        let system = System::start(SystemConfig { gate, ..usual }).await.unwrap();
+        let slots = slots.unwrap_or(usual.slots);
+        let system = System::start(SystemConfig { gate, slots, ..usual }).await.unwrap();
         World { folder, hold, journal, system }
     }
 
@@ -387,6 +392,27 @@ async fn the_rule_of_two_asks_before_the_attempt_of_a_node_whose_test_sends() {
         world.system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
         assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded);
         assert_eq!(world.verdict_on(TEST_TOOL), "allow OK", "a person has allowed it");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_queued_before_the_run_read_both_is_held_when_it_gets_its_slot() {
+    for (reads, expected) in [(&["page", "vault"][..], "hold RULE_OF_TWO"), (&["page"], "allow OK")] {
+        let world = World::with_slots(private(), Some(1)).await;
+        let mut nodes = vec![
+            json!({"id": "hold", "tool": "hold"}),
+            json!({"id": "out", "tool": "post", "params": {"text": "own"}}),
+        ];
+        // The longer path goes first.
+        for (deps, id) in [(vec!["hold"], "a"), (vec!["a"], "b"), (reads.to_vec(), "c"), (vec!["c"], "d")] {
+            nodes.push(json!({"id": id, "tool": "hold", "deps": deps}));
+        }
+        nodes.extend(reads.iter().map(|tool| json!({"id": tool, "tool": tool})));
+        let run = world.run(json!(nodes)).await;
+        world.hold.started().await;
+        world.hold.go(9);
+        world.settled(run).await;
+        assert_eq!(world.verdict(), expected, "{reads:?}");
     }
 }
 

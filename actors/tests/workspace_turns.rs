@@ -5,13 +5,16 @@ mod common;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 use common::{Hold, states, submit, system, until, with_slots};
-use ostler_actors::{Answer, System};
+use ostler_actors::{Answer, Program, ProgramContext, System};
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
-use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{BoxFuture, CallContext, NamedFile, Tool, ToolResult, ToolSpec, WorkspaceUse};
+use ostler_kernel::plan::{Effect, Idempotency, TEST_TOOL};
+use ostler_kernel::port::{
+    BoxFuture, CallContext, ChildRunSpec, NamedFile, Tool, ToolResult, ToolSpec, WorkspaceUse,
+};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
@@ -214,5 +217,69 @@ async fn a_call_that_asks_a_person_lets_others_write_meanwhile() {
     for run in [asking, deployed] {
         assert!(system.outcome(run).await.unwrap().status.is_over());
         assert!(states(&system, run).await.ends_with(" executed"));
+    }
+}
+
+/// The tool of tests. Its calls name a file, whose content is a number.
+struct Tests {
+    ran: Arc<Hold>,
+    content: Arc<AtomicU8>,
+}
+
+impl Tool for Tests {
+    fn spec(&self) -> &ToolSpec {
+        self.ran.spec()
+    }
+
+    fn class(&self, params: &Map<String, Value>) -> CallClass {
+        self.ran.class(params)
+    }
+
+    fn named_files(&self, _: &Map<String, Value>, _: Arc<Path>) -> BoxFuture<'_, Vec<NamedFile>> {
+        let digest = Digest([self.content.load(SeqCst); 32]);
+        let file = NamedFile { path: "Makefile".to_owned(), digest, bytes: 1, text: None, unbound: None };
+        Box::pin(std::future::ready(vec![file]))
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        self.ran.call(permit, context)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approved_call_lets_its_child_runs_write_and_looks_again_before_its_tests() {
+    for changes in [false, true] {
+        let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+        let (inner, other) = (hold("inner"), hold("other"));
+        let (ran, content) = (Hold::new(TEST_TOOL, Effect::Read, Idempotency::Natural), Arc::default());
+        let opens = Program::new("opens", "1", async |agent: ProgramContext, _: Value| {
+            let nodes = json!([{"id": "inner", "tool": "inner"}]);
+            let plan = serde_json::from_value(json!({"id": "c", "nodes": nodes})).unwrap();
+            let end = agent.spawn("child", ChildRunSpec::plan(plan)).await?;
+            Ok(json!(end.outcome))
+        });
+        let opens = opens.effect(Effect::Write);
+        let writer =
+            |held: &Arc<Hold>| -> Arc<dyn Tool> { Arc::new(Writer { held: held.clone(), names: false }) };
+        let tests = Tests { ran: ran.clone(), content: Arc::clone(&content) };
+        let tools: Vec<Arc<dyn Tool>> =
+            vec![writer(&inner), writer(&other), Arc::new(opens), Arc::new(tests)];
+        let system = system(Arc::new(MemoryJournal::default()), tools).await;
+        let contract = json!([{"method": "test", "spec": {"argv": ["make"]}}]);
+        let node = json!({"id": "n", "tool": "opens", "approval": "before", "human_timeout": "1h", "contract": contract});
+        let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+        approve(&system, run).await;
+        inner.started().await;
+        let beside = submit(&system, json!({"id": "o", "nodes": [{"id": "other", "tool": "other"}]})).await;
+        other.started().await;
+        other.go(1);
+        assert!(system.outcome(beside).await.unwrap().status.is_over());
+        content.store(u8::from(changes), SeqCst);
+        ran.go(1);
+        inner.go(1);
+        system.outcome(run).await.unwrap();
+        let expected = if changes { "n failed" } else { "n executed" };
+        assert_eq!(states(&system, run).await, expected);
+        assert_eq!(ran.has_started(), !changes, "the test runs if its files are as approved");
     }
 }

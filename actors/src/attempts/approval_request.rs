@@ -150,12 +150,7 @@ async fn files(gatekeeper: &Gatekeeper, caller: &Caller, shown: &ApprovalRequest
     if let Some(tool) = shown.tool.as_deref().and_then(|name| gatekeeper.toolbox.tool(name)) {
         add(tool.named_files(&shown.params, Arc::clone(&caller.workspace)).await);
     }
-    if let Some(tests) = gatekeeper.toolbox.tool(TEST_TOOL).filter(|_| !shown.tests.is_empty()) {
-        for test in &shown.tests {
-            let params = Map::from_iter([("argv".to_owned(), test.argv.clone().into())]);
-            add(tests.named_files(&params, Arc::clone(&caller.workspace)).await);
-        }
-    }
+    add(gatekeeper.files_of_tests(caller, shown.tests.iter().map(|test| test.argv.as_slice())).await);
     files.into_values().collect()
 }
 

@@ -10,11 +10,12 @@ use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::gate::{OnLostResult, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Node, Rule, SUB_AGENT_TOOL};
-use ostler_kernel::port::{CallContext, CallOrigin, JSON, Tool};
+use ostler_kernel::port::{CallContext, CallOrigin, JSON, NamedFile, Tool};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{callback, json, lineage, template};
 use serde_json::{Map, Value, json};
 
+use crate::attempts::attempt_journal::turn::CallTurn;
 use crate::attempts::attempt_journal::{AttemptJournal, Closing, Late, Silent};
 use crate::attempts::executor::Executor;
 use crate::attempts::gated_call::{Recorder, refused};
@@ -81,18 +82,33 @@ impl Work {
     }
 }
 
-/// Does the work within the node's timeout, judges the result and stores it. `turn`: that of an approved program call.
+/// The turn alone of an approved call, and the files that were approved with it.
+pub(crate) struct ApprovedTurn {
+    pub(crate) turn: Turn,
+    pub(crate) files: Vec<NamedFile>,
+}
+
+/// An approved call whose turn its journal holds.
+struct Approved<'a> {
+    _turn: CallTurn<'a>,
+    files: Vec<NamedFile>,
+}
+
+/// Does the work within the node's timeout, judges the result and stores it.
 pub(crate) async fn perform(
     executor: &Executor,
     caller: &Caller,
     node: &Node,
     work: Box<Work>,
     log: Arc<AttemptJournal>,
-    turn: Option<Turn>,
+    turn: Option<ApprovedTurn>,
 ) -> Outcome {
     let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
     let mut closing = Closing { log, done: false };
-    let acted = closing.log.within(timeout_ms, act(executor, caller, node, work, &closing.log, turn));
+    let writes = work.writes_files(node);
+    let approved = turn
+        .map(|ApprovedTurn { turn, files }| Approved { _turn: closing.log.hold_alone(turn, writes), files });
+    let acted = closing.log.within(timeout_ms, act(executor, caller, node, work, &closing.log, approved));
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
     if !matches!(acted, Ok(Ok(Ok(_)))) && Box::pin(closing.log.is_in_doubt()).await {
         // An ordinary retry would call the step again, and a patch would do so under another key: the doubt comes
@@ -134,9 +150,9 @@ async fn act(
     node: &Node,
     work: Box<Work>,
     log: &Arc<AttemptJournal>,
-    turn: Option<Turn>,
+    approved: Option<Approved<'_>>,
 ) -> Result<Value, Failure> {
-    let shares_turn = turn.is_none() && work.writes_files(node);
+    let shares_turn = approved.is_none() && work.writes_files(node);
     let value = match *work {
         Work::Tool { tool, permit, tokens, recorded } => {
             // The policy may have changed while the verdict was being recorded.
@@ -171,7 +187,7 @@ async fn act(
             json!({ "text": text.map_err(|error| structural(error.to_string()))? })
         }
     };
-    if let Err(failure) = judge(executor, caller, node, &value, log, turn).await {
+    if let Err(failure) = judge(executor, caller, node, &value, log, approved).await {
         // Without room for the output there is no candidate.
         if failure.category == FailureCategory::InvalidOutput
             && let Ok(output) = Box::pin(executor.results.keep(&value)).await
@@ -191,22 +207,54 @@ async fn judge(
     node: &Node,
     value: &Value,
     log: &Arc<AttemptJournal>,
-    turn: Option<Turn>,
+    approved: Option<Approved<'_>>,
 ) -> Result<(), Failure> {
     let Judgement { tests, models, .. } = judge_here(executor, &node.contract, value)?;
-    for test in tests {
+    for test in &tests {
         // Boxed: otherwise these rare futures enlarge every attempt.
-        let shared = if turn.is_none() { Some(Box::pin(log.begin_turn()).await) } else { None };
-        Box::pin(run_test(caller, &test, log)).await?;
+        let shared = match &approved {
+            Some(Approved { files, .. }) => {
+                Box::pin(check_test_files(executor, caller, &tests, log, files)).await?;
+                None
+            }
+            None => Some(Box::pin(log.begin_turn()).await),
+        };
+        Box::pin(run_test(caller, test, log)).await?;
         drop(shared);
     }
-    drop(turn);
+    drop(approved);
     // Last, because a model costs more than a broken test.
     for question in models {
         let asked = model_judge::ask(executor, caller, node, &question, value, log);
         Box::pin(log.lending(asked)).await?;
     }
     Ok(())
+}
+
+/// Looks at the files of tests once more if others may have written since the approval, because the call waited for a child run.
+async fn check_test_files(
+    executor: &Executor,
+    caller: &Caller,
+    tests: &[Test],
+    log: &AttemptJournal,
+    approved: &[NamedFile],
+) -> Result<(), Failure> {
+    if !log.hold_alone_again().await? {
+        return Ok(());
+    }
+    let argv = tests.iter().map(|test| test.argv.as_slice());
+    let now = executor.gatekeeper.files_of_tests(caller, argv).await;
+    let is_same = |file: &NamedFile, other: &NamedFile| {
+        file.path == other.path && file.digest == other.digest && file.unbound.is_none()
+    };
+    let among = |file: &NamedFile, all: &[NamedFile]| all.iter().any(|other| is_same(file, other));
+    let missing = now.iter().find(|file| !among(file, approved));
+    match missing.or(approved.iter().find(|file| !among(file, &now))) {
+        None => Ok(()),
+        Some(NamedFile { path, .. }) => Err(structural(format!(
+            "its test was not run: {path} is not as it was when the call was approved; run the test as a node of its own"
+        ))),
+    }
 }
 
 /// Judges a value by the rules that need no call, and returns the others.

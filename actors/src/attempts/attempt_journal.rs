@@ -6,7 +6,7 @@ mod output;
 mod shared_turn;
 mod slot;
 mod steps;
-mod turn;
+pub(crate) mod turn;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

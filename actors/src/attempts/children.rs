@@ -98,10 +98,11 @@ impl AttemptJournal {
         executor.gatekeeper.totals.add_child(run, self.site.run);
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
         opener.open(submission, parent.clone()).await.map_err(failed)?;
-        let only_waits = self.waits_for_run(step);
+        let (only_waits, turn) = (self.waits_for_run(step), self.begin_child_wait());
         let ended = self.wait_for(&*opener, run, &parent).await;
         drop(only_waits);
         self.reclaim().await;
+        self.end_child_wait(turn).await;
         let outcome = ended.map_err(|why| failed(format!("run {run}: {why}")))?;
         let unread = |error: RunError| failed(format!("run {run}: {error}"));
         let ChildOutputs { outputs, labels } = opener.outputs(run).await.map_err(unread)?;

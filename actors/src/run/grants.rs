@@ -95,9 +95,10 @@ impl RunDriver {
         true
     }
 
-    /// True if a person has to allow a call of a child run because of what runs around it have read since it was queued.
+    /// True if a person has to allow a call because of what the run, or runs around it, have read since it was queued.
     fn must_ask_first(&mut self, node: &NodeId) -> bool {
-        if self.run.terms().parent.is_none() {
+        let heeds = |node| self.services.gatekeeper.heeds_labels(node);
+        if self.run.terms().parent.is_none() && !self.run.node(node).is_some_and(heeds) {
             return false;
         }
         self.record_exposure(node);

@@ -8,7 +8,7 @@ use ostler_kernel::gate::{Denial, DenialCode, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Method, Node, model_of_tool};
-use ostler_kernel::port::{ArtifactError, Position, Tool};
+use ostler_kernel::port::{ArtifactError, NamedFile, Position, Tool};
 use ostler_kernel::run::{
     AttemptInput, FailureCategory, GENERATION, IntentContext, NodeInstance, RefDigests, RunInput,
 };
@@ -16,7 +16,7 @@ use ostler_kernel::run::{
 use super::attempt_launch::Launch;
 use super::driver::RunDriver;
 use crate::attempts::approval_request;
-use crate::attempts::attempt::{self, Work};
+use crate::attempts::attempt::{self, ApprovedTurn, Work};
 use crate::attempts::attempt_journal::{AttemptJournal, Site};
 use crate::base::attempt_end::failed;
 use crate::base::keys::AttemptKey;
@@ -40,8 +40,8 @@ const UNAPPROVED: &str = "what was approved is not what would be done now: tools
 
 /// The approval of an attempt that is about to begin.
 enum Standing {
-    /// A person approved the attempt, or need not.
-    Approved,
+    /// A person approved the attempt with these files, or need not.
+    Approved(Vec<NamedFile>),
     /// Other calls write in the workspace of its program.
     WantsTurn,
     /// Something else was approved.
@@ -80,9 +80,13 @@ impl RunDriver {
         let affords = !self.has_budget() || self.services.run_budgets.may_start(&key, most);
         let afforded =
             if affords { self.prepare(node, Some(attempt)).await } else { Err(self.spent_budget()) };
+        let mut approved = Vec::new();
         let prepared = match afforded {
             Ok(prepared) => match self.standing(node, &prepared.work).await {
-                Standing::Approved => Ok(prepared),
+                Standing::Approved(files) => {
+                    approved = files;
+                    Ok(prepared)
+                }
                 Standing::WantsTurn => {
                     self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
                     return self.wait_for_turn(key, slot, again);
@@ -97,7 +101,7 @@ impl RunDriver {
             },
             Err(refusal) => Err(refusal),
         };
-        let turn = self.in_flight.turn.take();
+        let turn = self.in_flight.turn.take().map(|turn| ApprovedTurn { turn, files: approved });
         match prepared {
             Ok(Prepared { refs, .. }) if again && !self.is_same_work(node, &refs) => {
                 self.release_slot(slot);
@@ -147,7 +151,7 @@ impl RunDriver {
     /// names. They are looked at while no other call writes.
     async fn standing(&mut self, node: &Node, work: &Work) -> Standing {
         if self.run.approval_kind(&node.id) != Some(HumanRequestKind::Before) {
-            return Standing::Approved;
+            return Standing::Approved(Vec::new());
         }
         loop {
             let (gatekeeper, caller) = (&self.services.gatekeeper, &self.caller);
@@ -160,7 +164,7 @@ impl RunDriver {
             // A program also finds files that come to be after its start.
             let wants_turn = !shown.files.is_empty() || !shown.tests.is_empty() || work.runs_program();
             if !wants_turn || self.in_flight.turn.is_some() {
-                return Standing::Approved;
+                return Standing::Approved(shown.files);
             }
             let key = self.key(&node.id, self.run.instance(&node.id).map_or(0, |instance| instance.attempts));
             self.in_flight.turn = self.services.executor.turns.try_alone(&self.caller.workspace, &key);

@@ -1,6 +1,7 @@
 //! The gate of the system: tools, policy and compiled contracts.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
@@ -9,9 +10,9 @@ use ostler_kernel::gate::{Denial, DenialCode, GatePolicy, Permit, Preview, Prove
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Object;
 use ostler_kernel::lineage;
-use ostler_kernel::plan::{Effect, Node, Rule, model_tool};
+use ostler_kernel::plan::{Effect, Node, Rule, TEST_TOOL, model_tool};
 use ostler_kernel::policy::{EarlierRun, ResultTerms, earlier_run, provenance};
-use ostler_kernel::port::{Tool, WorkspaceUse};
+use ostler_kernel::port::{NamedFile, Tool, WorkspaceUse};
 use ostler_kernel::run::Run;
 use serde_json::{Map, Value};
 
@@ -266,6 +267,22 @@ impl Gatekeeper {
     ) -> Result<Preview, Denial> {
         let policy = self.policy();
         self.toolbox.preview((&policy, self.standing()), caller, AskedCall::plain(name, params, floor))
+    }
+
+    /// The files that tests name, as they are now, by path.
+    pub(crate) async fn files_of_tests<'a>(
+        &self,
+        caller: &Caller,
+        tests: impl Iterator<Item = &'a [String]>,
+    ) -> Vec<NamedFile> {
+        let mut files = BTreeMap::new();
+        let Some(tool) = self.toolbox.tool(TEST_TOOL) else { return Vec::new() };
+        for argv in tests {
+            let params = Map::from_iter([("argv".to_owned(), argv.into())]);
+            let named = tool.named_files(&params, Arc::clone(&caller.workspace)).await;
+            files.extend(named.into_iter().map(|file| (file.path.clone(), file)));
+        }
+        files.into_values().collect()
     }
 
     /// The rules of a wait that a value breaks, in words. Such rules need no call.

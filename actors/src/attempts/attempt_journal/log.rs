@@ -298,11 +298,9 @@ impl AttemptLog for AttemptJournal {
     ) -> BoxFuture<'a, Result<bool, AttemptLogError>> {
         let question = Plan::builder("question").node(NodeDraft::question("question", text, within_ms));
         Box::pin(async move {
-            let (waits, asked) = (self.waited.begin(), self.open_question());
-            let ended = self.open_child(step, ChildRunSpec::plan(question)).await;
-            self.close_question(asked).await;
-            drop(waits);
-            Ok(ended?.outcome == RunOutcome::Succeeded)
+            let _waits = self.waited.begin();
+            let ended = self.open_child(step, ChildRunSpec::plan(question)).await?;
+            Ok(ended.outcome == RunOutcome::Succeeded)
         })
     }
 }

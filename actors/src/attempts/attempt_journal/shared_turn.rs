@@ -2,12 +2,16 @@
 
 use crate::base::workspace_turns::Turn;
 
-/// A turn that is shared, while the call goes on and asks nobody.
+/// A turn, while the call goes on and waits for no child run.
 #[derive(Debug, Default)]
 pub(super) struct SharedTurn {
     pub(super) held: Option<Turn>,
-    /// The call has begun with a turn.
+    /// The call writes, so it takes a turn again after a wait.
     pub(super) is_wanted: bool,
-    /// Open questions of the call to people.
-    pub(super) questions: u32,
+    /// The turn is held alone, for an approved call.
+    pub(super) is_alone: bool,
+    /// A turn alone was given back.
+    pub(super) was_alone: bool,
+    /// Child runs that the call waits for.
+    pub(super) waits: u32,
 }

@@ -2,15 +2,20 @@
 
 use std::pin::pin;
 
+use ostler_kernel::event::Failure;
+use ostler_kernel::run::FailureCategory;
+
 use super::AttemptJournal;
+use crate::base::keys::AttemptKey;
 use crate::base::lock::lock;
+use crate::base::workspace_turns::Turn;
 
-/// An open question of a call, until dropped.
-pub(super) struct OpenQuestion<'a>(&'a AttemptJournal);
+/// A wait for a child run, until dropped.
+pub(crate) struct ChildWait<'a>(&'a AttemptJournal);
 
-impl Drop for OpenQuestion<'_> {
+impl Drop for ChildWait<'_> {
     fn drop(&mut self) {
-        lock(&self.0.turn).questions -= 1;
+        lock(&self.0.turn).waits -= 1;
     }
 }
 
@@ -20,7 +25,7 @@ pub(crate) struct CallTurn<'a>(&'a AttemptJournal);
 impl Drop for CallTurn<'_> {
     fn drop(&mut self) {
         let mut turn = lock(&self.0.turn);
-        turn.is_wanted = false;
+        (turn.is_wanted, turn.is_alone, turn.was_alone) = (false, false, false);
         let held = turn.held.take();
         drop(turn);
         drop(held);
@@ -37,22 +42,57 @@ impl AttemptJournal {
         turn
     }
 
-    /// Gives the turn back while a person is asked, who may take a day.
-    pub(super) fn open_question(&self) -> OpenQuestion<'_> {
+    /// Begins with the turn alone of an approved call. `writes`: the call may write by itself, also after child runs.
+    pub(crate) fn hold_alone(&self, alone: Turn, writes: bool) -> CallTurn<'_> {
         let mut turn = lock(&self.turn);
-        turn.questions += 1;
+        (turn.held, turn.is_wanted) = (Some(alone), writes);
+        turn.is_alone = true;
+        CallTurn(self)
+    }
+
+    /// Takes the turn alone again, if the call has given it back for a child run. Returns whether it has: others may have written
+    /// meanwhile. Dropping the future takes no turn.
+    ///
+    /// # Errors
+    ///
+    /// Another call has been writing for too long.
+    pub(crate) async fn hold_alone_again(&self) -> Result<bool, Failure> {
+        let shared = {
+            let mut turn = lock(&self.turn);
+            if !std::mem::take(&mut turn.was_alone) {
+                return Ok(false);
+            }
+            turn.held.take()
+        };
+        drop(shared);
+        let (turns, workspace, key) = (&self.executor.turns, &self.site.caller.workspace, self.key());
+        let came = self.without_slot(turns.alone(workspace, &key)).await;
+        let alone = came.map_err(|AttemptKey { run, node, .. }| {
+            let message = format!("{node} of run {run} has been writing in the workspace for a minute");
+            Failure { category: FailureCategory::Transient, message }
+        })?;
+        lock(&self.turn).held = Some(alone);
+        self.reclaim().await;
+        Ok(true)
+    }
+
+    /// Gives the turn back while a child run is waited for, which may write, or ask a person who takes a day.
+    pub(crate) fn begin_child_wait(&self) -> ChildWait<'_> {
+        let mut turn = lock(&self.turn);
+        turn.waits += 1;
+        turn.was_alone |= std::mem::take(&mut turn.is_alone);
         let held = turn.held.take();
         drop(turn);
         drop(held);
-        OpenQuestion(self)
+        ChildWait(self)
     }
 
-    /// Takes the turn again before an answer reaches the call, unless another question is open.
-    pub(super) async fn close_question(&self, question: OpenQuestion<'_>) {
-        drop(question);
+    /// Takes a turn again before the call goes on, unless it waits for another child run. Other calls may write too from now on.
+    pub(crate) async fn end_child_wait(&self, wait: ChildWait<'_>) {
+        drop(wait);
         let is_due = {
             let turn = lock(&self.turn);
-            turn.is_wanted && turn.questions == 0 && turn.held.is_none()
+            turn.is_wanted && turn.waits == 0 && turn.held.is_none()
         };
         if is_due {
             self.take_turn().await;
@@ -66,13 +106,18 @@ impl AttemptJournal {
                 lock(&self.turn).held = Some(turn);
                 return;
             }
-            // An attempt with a slot may be the one that is waited for, and want a second slot.
-            let waits = self.waits_for_run("");
-            let still = self.waited.begin();
-            self.lending(pin!(turns.shared_is_free(workspace))).await;
-            drop((still, waits));
-            self.sign();
+            self.without_slot(turns.shared_is_free(workspace)).await;
             self.reclaim().await;
         }
+    }
+
+    /// Waits for a turn. An attempt with a slot may be the one that is waited for, and want a second slot.
+    async fn without_slot<T>(&self, turn: impl Future<Output = T>) -> T {
+        let waits = self.waits_for_run("");
+        let still = self.waited.begin();
+        let came = self.lending(pin!(turn)).await;
+        drop((still, waits));
+        self.sign();
+        came
     }
 }

@@ -134,7 +134,16 @@ impl Search<'_> {
                 }
                 let cancel = self.cancel;
                 let names = self.list(place).iter().take_while(|_| cancel.check().is_ok());
-                names.filter(|name| pattern.fits(name)).map(|name| place.join(name)).collect()
+                let fitting = names.filter(|name| pattern.fits(name)).map(|name| place.join(name));
+                let mut places: Vec<PathBuf> = fitting.collect();
+                // Some shells match the folder and the one above too: `.*`.
+                for part in [Part::Here, Part::Above] {
+                    let name = if matches!(part, Part::Here) { "." } else { ".." };
+                    if pattern.fits(name) {
+                        places.extend(self.step(place, &part));
+                    }
+                }
+                places
             }
             Part::Name(name) => vec![place.join(name)],
         }
