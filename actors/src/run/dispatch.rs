@@ -243,6 +243,8 @@ impl RunDriver {
     pub(super) fn rerun(&mut self, nodes: Vec<NodeId>) {
         let (later, now): (Vec<NodeId>, Vec<NodeId>) =
             nodes.into_iter().partition(|node| self.run.is_rerun_held(node));
+        // Until a person has answered the interjection.
+        later.iter().for_each(|node| self.yield_turn(node));
         self.in_flight.paused_reruns.extend(later);
         let (unqueued, now): (Vec<NodeId>, Vec<NodeId>) =
             now.into_iter().partition(|node| takes_no_slot(&self.run, node));

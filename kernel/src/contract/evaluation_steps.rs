@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::keyword_cost::{BYTES_PER_STEP, Extent, ITEM_COMPARISONS, own_reading, own_steps};
 use super::patterns::PatternSizes;
@@ -48,6 +48,8 @@ enum Open<'a> {
     /// These subschemas with one part.
     Each(std::slice::Iter<'a, usize>, Part<'a>),
     Members(&'a Visited, serde_json::map::Iter<'a>),
+    /// Those members of a map that a subschema names.
+    Named(std::collections::btree_map::Iter<'a, String, usize>, &'a Map<String, Value>),
     Items(&'a Visited, std::iter::Enumerate<std::slice::Iter<'a, Value>>),
 }
 
@@ -75,6 +77,17 @@ impl Visits {
                     }
                     continue;
                 }
+                Open::Named(named, map) => {
+                    let map = *map;
+                    // The steps of `properties` count names that the map does not have.
+                    match named.next() {
+                        Some((name, to)) => map.get(name).map(|member| (*to, Part::Value(member))),
+                        None => {
+                            open.pop();
+                            continue;
+                        }
+                    }
+                }
                 Open::Items(visited, items) => {
                     let (visited, item) = (*visited, items.next());
                     match item {
@@ -85,7 +98,9 @@ impl Visits {
                 }
             };
             let Some((at, part)) = visit else {
-                open.pop();
+                if matches!(next, Open::Each(..)) {
+                    open.pop();
+                }
                 continue;
             };
             let visited = &self.0[at];
@@ -148,16 +163,19 @@ impl Visited {
     /// Opens the visits of the subschemas that apply to the part and to what is in it.
     fn open<'a>(&'a self, part: Part<'a>, open: &mut Vec<Open<'a>>) {
         open.push(Open::Each(self.same.iter(), part));
-        let leads_to_members =
-            [&self.others, &self.every_member, &self.names].iter().any(|leads| !leads.is_empty());
-        let leads_to_items =
-            [&self.prefix, &self.rest, &self.every_item].iter().any(|leads| !leads.is_empty());
         match part {
-            Part::Value(Value::Object(map)) if leads_to_members || !self.named.is_empty() => {
-                open.push(Open::Members(self, map.iter()));
+            Part::Value(Value::Object(map)) => {
+                // Each member that is walked takes a step at least.
+                if [&self.others, &self.every_member, &self.names].iter().any(|leads| !leads.is_empty()) {
+                    open.push(Open::Members(self, map.iter()));
+                } else if !self.named.is_empty() {
+                    open.push(Open::Named(self.named.iter(), map));
+                }
             }
-            Part::Value(Value::Array(list)) if leads_to_items => {
-                open.push(Open::Items(self, list.iter().enumerate()));
+            Part::Value(Value::Array(list)) => {
+                let is_whole = [&self.rest, &self.every_item].iter().any(|leads| !leads.is_empty());
+                let reached = if is_whole { list.len() } else { self.prefix.len().min(list.len()) };
+                open.push(Open::Items(self, list[..reached].iter().enumerate()));
             }
             Part::Value(_) | Part::Name(_) => {}
         }
@@ -165,10 +183,15 @@ impl Visited {
 
     fn open_member<'a>(&'a self, name: &'a str, member: &'a Value, open: &mut Vec<Open<'a>>) {
         let by_name = self.named.get(name).map_or(self.others.as_slice(), std::slice::from_ref);
-        for targets in [by_name, &self.every_member] {
-            open.push(Open::Each(targets.iter(), Part::Value(member)));
+        for (targets, part) in [
+            (by_name, Part::Value(member)),
+            (&self.every_member, Part::Value(member)),
+            (&self.names, Part::Name(name)),
+        ] {
+            if !targets.is_empty() {
+                open.push(Open::Each(targets.iter(), part));
+            }
         }
-        open.push(Open::Each(self.names.iter(), Part::Name(name)));
     }
 
     fn open_item<'a>(&'a self, at: usize, item: &'a Value, open: &mut Vec<Open<'a>>) {
@@ -199,6 +222,10 @@ mod tests {
         for (schema, value, expected) in [
             (json!({"properties": {"id": name}}), json!({"id": "abc", "body": text}), 1 + 1 + 4 * 3),
             (json!({"properties": {"id": name}}), json!({"id": text, "body": "abc"}), 1 + 1 + 4 * 1_000),
+            (json!({"properties": {"id": name, "no": {}}}), json!({"body": text}), 1),
+            (json!({"properties": {"a": {}, "c": {}}}), json!({"a": 1, "b": 2, "c": 3}), 1 + 2),
+            (json!({"prefixItems": [{}, {}]}), json!([1, 2, 3, 4]), 1 + 2),
+            (json!({"prefixItems": [{}, {}]}), json!([1]), 1 + 1),
             (json!({"additionalProperties": name}), json!({"id": text}), 1 + 1 + 4 * 1_000),
             (json!({"properties": {"id": {}}, "additionalProperties": name}), json!({"id": text}), 2),
             (json!({"allOf": [name, name], "not": name}), json!("abcd"), 1 + 3 * (1 + 4 * 4)),

@@ -28,24 +28,30 @@ pub(crate) struct Extent {
     pub(super) depth: usize,
     /// Bytes of all texts, the names of members included.
     pub(super) bytes: u64,
+    /// Bytes of the longest path to a value, as a JSON pointer.
+    pub(super) path: u64,
 }
+
+/// Bytes that an index takes in a path, with its slash.
+const INDEX_BYTES: u64 = 9;
 
 impl Extent {
     pub(crate) fn of(value: &Value) -> Extent {
-        let leaf = Extent { values: 1, depth: 0, bytes: 0 };
-        let within = |all: Extent, name: usize, part: &Value| {
-            let part = Extent::of(part);
+        let leaf = Extent { values: 1, depth: 0, bytes: 0, path: 0 };
+        let within = |all: Extent, name: Option<&str>, part: &Value| {
+            let (part, name) = (Extent::of(part), name.map(|name| name.len() as u64));
             Extent {
                 values: all.values + part.values,
                 depth: all.depth.max(part.depth + 1),
-                bytes: all.bytes + part.bytes + name as u64,
+                bytes: all.bytes + part.bytes + name.unwrap_or(0),
+                path: all.path.max(part.path + name.map_or(INDEX_BYTES, |name| name + 1)),
             }
         };
         let inner = Extent { depth: 1, ..leaf };
         match value {
-            Value::Array(list) => list.iter().fold(inner, |all, item| within(all, 0, item)),
+            Value::Array(list) => list.iter().fold(inner, |all, item| within(all, None, item)),
             Value::Object(map) => {
-                map.iter().fold(inner, |all, (name, member)| within(all, name.len(), member))
+                map.iter().fold(inner, |all, (name, member)| within(all, Some(name), member))
             }
             Value::String(text) => Extent { bytes: text.len() as u64, ..leaf },
             Value::Null | Value::Bool(_) | Value::Number(_) => leaf,

@@ -200,7 +200,9 @@ impl Contract {
             left -= steps;
             match compiled {
                 Compiled::Anything => {}
-                Compiled::Schema(schema) => judgement.broken.extend(judge_schema(rule, schema, output)),
+                Compiled::Schema(schema) => {
+                    judgement.broken.extend(judge_schema(rule, schema, output, extent));
+                }
                 Compiled::Code(check) => {
                     if let Err((expected, found)) = check.judge(output) {
                         judgement.broken.push(BrokenRule { rule, method: Method::Code, expected, found });
@@ -348,8 +350,15 @@ fn compile_test(spec: &Value) -> Result<Vec<String>, SpecError> {
     Ok(argv)
 }
 
-fn judge_schema(rule: usize, schema: &Schema, output: &Value) -> Option<BrokenRule> {
-    let error = schema.validator.validate(output).err()?;
+fn judge_schema(rule: usize, schema: &Schema, output: &Value, extent: Extent) -> Option<BrokenRule> {
+    if schema.validator.is_valid(output) {
+        return None;
+    }
+    let Some(error) = schema.first_violation(output, extent) else {
+        let expected = "an output valid under its schema".to_owned();
+        let found = format!("{}, which is too large to find the place", excerpt(output));
+        return Some(BrokenRule { rule, method: Method::Schema, expected, found });
+    };
     let place = error.instance_path().as_str();
     let place = if place.is_empty() { String::new() } else { format!(" at {}", excerpt(place)) };
     Some(BrokenRule {

@@ -7,10 +7,14 @@ use super::excerpt;
 use super::keyword_cost::Extent;
 use super::patterns::{CONTRACT_PATTERNS_BYTES_MAX, PATTERN_BYTES_MAX, PATTERNS_HELP, PatternSizes};
 use super::schema_cost::{SCHEMA_STEPS_MAX, SchemaCost};
+use super::schema_graph::{Subschema, schema_graph};
 use crate::json::canonical;
 
 /// Largest schema, in bytes of canonical JSON.
 pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
+
+/// Most bytes of violations that are collected to name the first one: branches are all tried, to their last violation.
+const VIOLATIONS_BYTES_MAX: u64 = 64 << 20;
 
 /// Reason to reject a schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +88,7 @@ impl SchemaError {
 pub(crate) struct Schema {
     pub(crate) validator: Validator,
     cost: SchemaCost,
+    has_branches: bool,
     /// Accounted size of the compiled patterns, in bytes.
     pub(super) pattern_bytes: usize,
 }
@@ -92,6 +97,22 @@ impl Schema {
     /// Upper bound on the steps to evaluate a value; the more exact, the nearer to `most` it is.
     pub(crate) fn steps(&self, value: &Value, extent: Extent, most: u64) -> u64 {
         self.cost.of_value(value, extent, most)
+    }
+
+    /// The first violation by a value that is not valid; `None` if the search for it may take too much memory.
+    pub(crate) fn first_violation<'v>(
+        &self,
+        value: &'v Value,
+        extent: Extent,
+    ) -> Option<jsonschema::ValidationError<'v>> {
+        // Without branches the engine ends at the first violation.
+        let is_small = !self.has_branches || self.can_list_violations(extent);
+        is_small.then(|| self.validator.validate(value).err()).flatten()
+    }
+
+    /// True if the engine can list all violations by a value of this extent.
+    pub(crate) fn can_list_violations(&self, extent: Extent) -> bool {
+        self.cost.violation_bytes(extent) <= VIOLATIONS_BYTES_MAX
     }
 }
 
@@ -126,7 +147,12 @@ pub(crate) fn compile(schema: &Value) -> Result<Schema, SchemaError> {
         place: excerpt(error.instance_path()),
         what: excerpt(&error),
     })?;
-    Ok(Schema { validator, cost: SchemaCost::of(schema, &sizes)?, pattern_bytes: sizes.bytes })
+    let branches = |subschema: &Subschema<'_>| {
+        subschema.edges.iter().any(|edge| ["anyOf", "oneOf"].contains(&edge.keyword))
+    };
+    let has_branches = schema_graph(schema, branches)?.contains(&true);
+    let cost = SchemaCost::of(schema, &sizes)?;
+    Ok(Schema { validator, cost, has_branches, pattern_bytes: sizes.bytes })
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ pub const SCHEMA_STEPS_MAX: u64 = 10_000;
 /// Most steps of one evaluation.
 pub const JUDGEMENT_STEPS_MAX: u64 = 100_000_000;
 
+/// Bytes of a violation that the schema engine collects, without the path of its value.
+const VIOLATION_BYTES: u64 = 512;
+
 /// Costs along one path of a value, by the depth of the value. Deeper values cost as much as the last entry.
 #[derive(Debug)]
 pub(super) struct SchemaCost {
@@ -77,8 +80,14 @@ impl SchemaCost {
         self.visits.as_ref().and_then(|visits| visits.steps(value, most)).unwrap_or(bound)
     }
 
+    /// Upper bound on the bytes of all violations by a value of this extent, each with its path.
+    pub(super) fn violation_bytes(&self, extent: Extent) -> u64 {
+        let steps = self.for_extent(Extent { bytes: 0, ..extent });
+        steps.saturating_mul(VIOLATION_BYTES.saturating_add(extent.path))
+    }
+
     /// Upper bound on the steps to evaluate a value of this extent.
-    fn for_extent(&self, Extent { values, depth, bytes }: Extent) -> u64 {
+    fn for_extent(&self, Extent { values, depth, bytes, .. }: Extent) -> u64 {
         let at = |costs: &[u64]| costs.get(depth).or(costs.last()).copied().unwrap_or_default();
         let reading = bytes.saturating_mul(at(&self.reading)) / BYTES_PER_STEP;
         values.saturating_mul(at(&self.steps)).saturating_add(reading)

@@ -48,6 +48,19 @@ fn a_schema_names_the_place_and_what_was_there() {
 }
 
 #[test]
+fn a_violation_in_branches_is_found_where_the_list_of_all_fits() {
+    let texts = json!({"additionalProperties": {"items": {"type": "string"}}});
+    let judged = |schema: &Value, items: usize| {
+        let output = json!({"k".repeat(50_000): vec![0; items]});
+        let broken = judge(&[rule(Method::Schema, schema.clone())], &output).unwrap().broken.remove(0);
+        broken.found.ends_with("too large to find the place")
+    };
+    let branches = json!({"anyOf": [texts]});
+    assert_eq!([judged(&branches, 100), judged(&branches, 20_000)], [false, true]);
+    assert!(!judged(&texts, 20_000), "the first violation needs no list");
+}
+
+#[test]
 fn a_judgement_that_would_take_too_long_is_none() {
     let once = json!({"properties": {"x": {"$ref": "#"}}});
     let schema = json!({"allOf": [once, once]});

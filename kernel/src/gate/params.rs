@@ -7,7 +7,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError};
 use serde_json::{Map, Value};
 
-use super::tool::{GatedTool, TOO_LARGE_HELP};
+use super::tool::{GatedTool, TOO_LARGE_HELP, UNPLACED};
 use crate::contract::{describe_kind, excerpt};
 use crate::plan::{BadParam, nearest};
 use crate::port::ParamProblem;
@@ -35,18 +35,20 @@ impl GatedTool {
         params.retain(|name, _| literal.contains_key(name) || !referred.contains(name.as_str()));
         let mut bad = self.unknown_references(schema, referred);
         let whole = Value::Object(params);
+        let mut refused = |what: String| {
+            let help = TOO_LARGE_HELP.to_owned();
+            bad.push(BadParam::Wrong { pointer: String::new(), what, help, line: None });
+        };
         match self.validator(&whole) {
-            Ok(validator) if !validator.is_valid(&whole) => {
+            Ok(validator) if validator.is_valid(&whole) => {}
+            Ok(_) if !self.can_list_violations(&whole) => refused(UNPLACED.to_owned()),
+            Ok(validator) => {
                 let errors = validator.iter_errors(&whole).take(BAD_PARAMS_MAX);
                 for error in errors.filter(|error| is_conclusive(error, referred)) {
                     bad.extend(bad_params(&error, schema));
                 }
             }
-            Ok(_) => {}
-            Err(what) => {
-                let help = TOO_LARGE_HELP.to_owned();
-                bad.push(BadParam::Wrong { pointer: String::new(), what, help, line: None });
-            }
+            Err(what) => refused(what),
         }
         bad.extend(reserved(&bad, literal.keys().map(String::as_str).chain(referred.iter().copied())));
         let mut checked = catch_unwind(AssertUnwindSafe(|| self.tool().check(literal))).unwrap_or_default();

@@ -25,6 +25,10 @@ const OF_PROGRAMS: [&str; 2] = ["argv", "stdin"];
 /// Most steps to check the parameters of one call. The gate checks them in the run's actor, which cannot be interrupted.
 pub const PARAMS_STEPS_MAX: u64 = 4_000_000;
 
+/// Fault of parameters whose violations are too many to look for the first.
+pub(super) const UNPLACED: &str =
+    "they break the parameter schema of the tool, and are too large to find the place";
+
 pub(super) const TOO_LARGE_HELP: &str = "pass shorter texts, or fewer values";
 
 /// A tool with its compiled schema. Built once per tool and shared by all calls.
@@ -180,14 +184,17 @@ impl GatedTool {
         if validator.is_valid(params) {
             return Ok(());
         }
-        match validator.validate(params) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let place = error.instance_path().as_str();
-                let place = if place.is_empty() { String::new() } else { format!(" at {}", excerpt(place)) };
-                Err(format!("{}{place}", excerpt(error.masked())))
-            }
-        }
+        let Some(error) = self.schema.first_violation(params, Extent::of(params)) else {
+            return Err(UNPLACED.to_owned());
+        };
+        let place = error.instance_path().as_str();
+        let place = if place.is_empty() { String::new() } else { format!(" at {}", excerpt(place)) };
+        Err(format!("{}{place}", excerpt(error.masked())))
+    }
+
+    /// True if all violations by parameters can be listed.
+    pub(super) fn can_list_violations(&self, params: &Value) -> bool {
+        self.schema.can_list_violations(Extent::of(params))
     }
 
     /// Class of a call. A tool that panics or returns an invalid class gets the worst class, because the gate must not trust
