@@ -101,3 +101,37 @@ fn a_step_with_another_key_grants_and_revokes_nothing() {
     assert_eq!(output.status.code(), Some(6));
     assert_eq!(world.ostler("approvals --grants --json").exits(0).lines().len(), 1);
 }
+
+#[test]
+fn a_grant_answers_no_call_whose_words_strangers_chose() {
+    let world = world();
+    world.file(
+        "first.yaml",
+        "id: first\nnodes:\n  - {id: go, tool: shell.run, params: {argv: [echo, one]}, approval: before, human_timeout: 1h}\n",
+    );
+    world.ostler("run first.yaml --workspace work --intent 2").exits(3);
+    let digest = question(&world)["digest"].as_str().unwrap().to_owned();
+    let mut approve = world.command("approve @last go --also");
+    let approved = approve.args(["echo *", "--for", "1h", "--digest", &digest]).status().unwrap();
+    assert_eq!(approved.code(), Some(0));
+    // A program with the network wrote the words.
+    world.file("work/net.sh", "printf 'echo\\nfrom strangers'\n");
+    world.file(
+        "second.yaml",
+        r#"
+id: second
+nodes:
+  - {id: net, tool: shell.run, params: {argv: [sh, -c, "sh net.sh > words.txt"]}, approval: before, human_timeout: 1h}
+  - {id: lines, tool: text.search, deps: [net], params: {pattern: ".", files: [words.txt]}}
+  - {id: words, tool: json.query, params: {query: "$[*].text"}, param_refs: {value: {from: lines, path: matches}}}
+  - {id: says, tool: shell.run, approval: before, human_timeout: 1h, param_refs: {argv: {from: words, path: result}}}
+"#,
+    );
+    world.ostler("run second.yaml --workspace work --intent 2").exits(3);
+    let digest = question(&world)["digest"].as_str().unwrap().to_owned();
+    world.command("approve @last net --digest").arg(digest).status().unwrap();
+    world.ostler("resume @last").exits(3);
+    let asked = question(&world);
+    assert_eq!(asked["node"], "says", "{asked}");
+    assert_eq!(asked["params"]["argv"], json!(["echo", "from strangers"]), "{asked}");
+}

@@ -73,7 +73,13 @@ impl RunDriver {
             if Box::pin(self.read_results()).await {
                 continue;
             }
+            if Box::pin(self.ask_anew()).await && self.continue_later() {
+                return Ok(false);
+            }
             self.enqueue().await;
+            if self.continue_later() {
+                return Ok(false);
+            }
             // Refused and inline attempts may have made other nodes ready.
             if self.start_granted().await? {
                 if self.continue_later() {
@@ -201,6 +207,7 @@ impl RunDriver {
         let is_still = is_still
             && self.in_flight.advice.is_empty()
             && self.in_flight.asked.is_empty()
+            && self.in_flight.doubted.is_empty()
             && !self.in_flight.turns.values().any(TurnWait::is_open)
             && !self.run.has_unread();
         // Stopped attempts have still to report.

@@ -9,6 +9,7 @@ use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::plan::{Node, Rule};
 use ostler_kernel::run::{ApprovalRequest, NodeStatus, Operation, RunInput};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::driver::RunDriver;
 use super::launch::Refusal;
@@ -98,6 +99,7 @@ impl RunDriver {
     /// at once. Returns whether it asked or denied.
     pub(super) async fn ask_person(&mut self, id: &NodeId) -> bool {
         let (Some(node), Some(ask)) = (self.run.node(id), self.run.approval_kind(id)) else { return false };
+        let begun = Instant::now();
         // Boxed: otherwise this rare future enlarges the future of every message.
         let shown = Box::pin(approval_request::shown(
             &self.services.gatekeeper,
@@ -109,6 +111,7 @@ impl RunDriver {
             None,
         ))
         .await;
+        self.in_flight.inline.count_look(begun);
         if let (HumanRequestKind::Before, Some(denial)) = (ask, shown.denial) {
             return self.deny(id, denial);
         }
@@ -171,15 +174,31 @@ impl RunDriver {
         true
     }
 
-    /// Repeats open questions with a changed digest, after tools, the policy or files have changed.
-    pub(super) async fn ask_anew(&mut self) {
+    /// Notes all open questions of a run that is driven from now on: tools, the policy or files may have changed.
+    pub(super) fn doubt_questions(&mut self) {
         let waiting = self.run.instances().filter_map(|(node, instance)| match instance.status {
-            NodeStatus::WaitingHuman { ask, .. } => Some((node.clone(), ask)),
+            NodeStatus::WaitingHuman { ask, .. } => Some((node.id.clone(), ask)),
             _ => None,
         });
-        for (node, ask) in waiting.collect::<Vec<_>>() {
-            self.ask_anew_about(&node, ask).await;
+        self.in_flight.doubted = waiting.collect();
+    }
+
+    /// Repeats noted questions with a changed digest, as many as fit into the turn. Returns whether there was any.
+    pub(super) async fn ask_anew(&mut self) -> bool {
+        let mut is_any = false;
+        while !self.in_flight.inline.is_full()
+            && let Some((id, ask)) = self.in_flight.doubted.pop()
+        {
+            is_any = true;
+            let status = self.run.instance(&id).map(|instance| &instance.status);
+            let is_open = matches!(status, Some(NodeStatus::WaitingHuman { ask: now, .. }) if *now == ask);
+            if let Some(node) = self.run.node(&id).cloned().filter(|_| is_open) {
+                let begun = Instant::now();
+                self.ask_anew_about(&node, ask).await;
+                self.in_flight.inline.count_look(begun);
+            }
         }
+        is_any
     }
 
     /// Looks once more at the work that a yes would allow, and asks anew if the question would show something else by now: a person may

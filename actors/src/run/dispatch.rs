@@ -156,7 +156,9 @@ impl RunDriver {
             return;
         }
         let mut jobs = Vec::new();
-        while let Some(id) = self.queue.next_ready(self.run.free_slots()) {
+        while !self.in_flight.inline.is_full()
+            && let Some(id) = self.queue.next_ready(self.run.free_slots())
+        {
             if self.keep(&id).await {
                 self.ask_prompts().await;
                 continue;
@@ -186,12 +188,16 @@ impl RunDriver {
     }
 
     async fn ask_prompts(&mut self) {
-        while let Some(id) = self.queue.next_prompt() {
+        while !self.in_flight.inline.is_full()
+            && let Some(id) = self.queue.next_prompt()
+        {
             if self.keep(&id).await {
                 continue;
             }
             // Boxed: otherwise these rare futures enlarge the future of every message.
             if !Box::pin(self.start_without_slot(&id)).await {
+                self.record_exposure(&id);
+                self.hold_for_person(&id);
                 self.ask_person(&id).await;
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_kernel::agent::Telemetry;
-use ostler_kernel::event::{Event, RunOpened, TimerKind};
+use ostler_kernel::event::{Event, HumanRequestKind, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{Position, Seq, StreamId};
@@ -95,6 +95,8 @@ pub(super) struct InFlight {
     pub(super) advice: BTreeMap<usize, CancellationToken>,
     /// Waits for the clearance authority, by node. The attempts hold their slots.
     pub(super) asked: BTreeMap<NodeId, Asked>,
+    /// Open questions that may show something else by now.
+    pub(super) doubted: Vec<(NodeId, HumanRequestKind)>,
     /// Waits for turns in the workspace, by node.
     pub(super) turns: BTreeMap<NodeId, TurnWait>,
     /// Answer of the authority about the attempt that begins now; `None` at all other times.

@@ -75,6 +75,8 @@ impl RunDriver {
             }
             GrantUse::Rerun => {
                 let again = self.take_turn(node);
+                // The run may have read more while the attempt waited.
+                self.must_ask_first(node);
                 self.begin_attempt(node, slot, accounts, again).await;
             }
             GrantUse::Later => {

@@ -192,8 +192,11 @@ impl AgentState {
         };
         // Expired questions are not asked again.
         drive.fire_due_timers();
-        drive.ask_anew().await;
-        asked.into_iter().for_each(|(request, reply)| drive.ask(request, reply));
+        drive.doubt_questions();
+        for (request, reply) in asked {
+            Box::pin(drive.look_again(&request)).await;
+            drive.ask(request, reply);
+        }
         (self.drive, self.waits_for_disk) = (Some(drive), None);
         if services.journal.disk.is_full() {
             // Only requests of operators may use the reserve of a full disk; they are in `asked` or next in the mailbox.

@@ -4,6 +4,7 @@ use ostler_kernel::event::GateVerdict;
 use ostler_kernel::gate::{Denial, DenialCode, Permit, Provenance};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Node;
+use ostler_kernel::run::NodeState;
 
 use super::driver::RunDriver;
 use crate::base::error::RunError;
@@ -25,7 +26,9 @@ impl RunDriver {
     pub(super) fn hold_for_person(&mut self, id: &NodeId) {
         let Some(node) = self.run.node(id).filter(|_| !self.run.is_held_by_gate(id)) else { return };
         let Some(hold) = self.services.gatekeeper.hold(&self.caller, &self.run, node) else { return };
-        let next = self.run.instance(id).map_or(0, |instance| instance.attempts) + 1;
+        let instance = self.run.instance(id);
+        let is_running = instance.is_some_and(|instance| instance.state() == NodeState::Running);
+        let next = instance.map_or(0, |instance| instance.attempts) + u32::from(!is_running);
         let held = self.services.gatekeeper.held(&self.caller, (id, next), hold);
         self.record(held);
     }

@@ -56,15 +56,18 @@ enum Open<'a> {
 /// Most places where visits are open. Only chains of thousands of references within each other have more.
 const OPEN_MAX: usize = 10_000;
 
+/// Most visits that are counted: what takes more of them has other costs than its texts.
+const VISITS_MAX: u64 = 5_000_000;
+
 impl Visits {
     /// `None`: a subschema is evaluated again, which is not counted.
     pub(super) fn of(visited: Vec<Option<Visited>>) -> Option<Visits> {
         visited.into_iter().collect::<Option<Vec<Visited>>>().map(Visits)
     }
 
-    /// Steps to evaluate a value; `None` beyond `most`.
+    /// Steps to evaluate a value; `None` beyond `most`, and beyond [`VISITS_MAX`].
     pub(super) fn steps(&self, value: &Value, most: u64) -> Option<u64> {
-        let (mut steps, root) = (0_u64, [0]);
+        let (mut steps, mut visits, root) = (0_u64, 0, [0]);
         let mut open = vec![Open::Each(root.iter(), Part::Value(value))];
         while let Some(next) = open.last_mut() {
             let visit = match next {
@@ -105,7 +108,8 @@ impl Visits {
             };
             let visited = &self.0[at];
             steps = steps.saturating_add(visited.own(part));
-            if steps > most || open.len() > OPEN_MAX {
+            visits += 1;
+            if steps > most || visits > VISITS_MAX || open.len() > OPEN_MAX {
                 return None;
             }
             visited.open(part, &mut open);

@@ -30,7 +30,7 @@ pub use reliability::{Reliability, precision, reliability};
 pub(crate) use schema::Schema;
 pub(crate) use schema::compile as compile_schema;
 pub use schema::{SCHEMA_BYTES_MAX, SchemaError, check_schema};
-pub use schema_cost::{JUDGEMENT_STEPS_MAX, SCHEMA_STEPS_MAX};
+pub use schema_cost::{JUDGEMENT_STEPS_MAX, SCHEMA_CHAIN_MAX, SCHEMA_STEPS_MAX};
 pub(crate) use schema_graph::{Subschema, schema_graph};
 pub use spec_error::{SpecError, describe_kind, regex_error};
 
@@ -278,8 +278,9 @@ impl Compiled {
     fn too_many_steps(&self, rule: usize, steps: u64) -> BrokenRule {
         let method = if matches!(self, Compiled::Schema(_)) { Method::Schema } else { Method::Code };
         let expected = format!("an output that its contract judges in {JUDGEMENT_STEPS_MAX} steps");
+        let taken = if steps == u64::MAX { "far more".to_owned() } else { steps.to_string() };
         let found = format!(
-            "one that may take {steps} with this rule; give a smaller or flatter one, or simpler patterns and schemas"
+            "one that may take {taken} with this rule; give a smaller or flatter one, or simpler patterns and schemas"
         );
         BrokenRule { rule, method, expected, found }
     }

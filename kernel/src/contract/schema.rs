@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::excerpt;
 use super::keyword_cost::Extent;
 use super::patterns::{CONTRACT_PATTERNS_BYTES_MAX, PATTERN_BYTES_MAX, PATTERNS_HELP, PatternSizes};
-use super::schema_cost::{SCHEMA_STEPS_MAX, SchemaCost};
+use super::schema_cost::{SCHEMA_CHAIN_MAX, SCHEMA_STEPS_MAX, SchemaCost};
 use super::schema_graph::{Subschema, schema_graph};
 use crate::json::canonical;
 
@@ -44,6 +44,11 @@ pub enum SchemaError {
         "the schema takes more than {SCHEMA_STEPS_MAX} evaluation steps for one value, with every reference followed"
     )]
     TooManySteps,
+    /// More than [`SCHEMA_CHAIN_MAX`] subschemas lead to each other for one value.
+    #[error(
+        "a chain of more than {SCHEMA_CHAIN_MAX} subschemas applies to one value, with every reference followed"
+    )]
+    Chain,
     /// A reference leads back to itself without descending into the value.
     #[error("the schema never ends: the reference {reference:?} leads back to itself for the same value")]
     Endless {
@@ -75,6 +80,7 @@ impl SchemaError {
             SchemaError::TooManySteps => {
                 "use fewer nested references: allOf, anyOf, oneOf and similar keywords multiply the steps"
             }
+            SchemaError::Chain => "use fewer references that lead to references",
             SchemaError::Endless { .. } => {
                 "let the reference descend into the value, such as {properties: {children: {items: {$ref: '#'}}}}"
             }
@@ -140,6 +146,8 @@ pub(crate) fn compile(schema: &Value) -> Result<Schema, SchemaError> {
     if sizes.bytes > CONTRACT_PATTERNS_BYTES_MAX {
         return Err(SchemaError::Patterns);
     }
+    // Before the engine compiles, which takes time and stack for every reference.
+    let cost = SchemaCost::of(schema, &sizes)?;
     let cache = PATTERN_BYTES_MAX.min(CONTRACT_PATTERNS_BYTES_MAX / sizes.count.max(1));
     let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(cache);
     let built = jsonschema::options().offline().with_pattern_options(patterns).build(schema);
@@ -151,7 +159,6 @@ pub(crate) fn compile(schema: &Value) -> Result<Schema, SchemaError> {
         subschema.edges.iter().any(|edge| ["anyOf", "oneOf"].contains(&edge.keyword))
     };
     let has_branches = schema_graph(schema, branches)?.contains(&true);
-    let cost = SchemaCost::of(schema, &sizes)?;
     Ok(Schema { validator, cost, has_branches, pattern_bytes: sizes.bytes })
 }
 
@@ -170,7 +177,7 @@ mod tests {
             ),
             (
                 json!({"$ref": "http://example.com/schema"}),
-                "schema at \"\": Resource 'http://example.com/schema' is not present in a registry and retrieving it failed: Retrieval is disabled, cannot fetch http://example.com/schema",
+                "schema at \"\": Resource 'http://example.com/schema' is not present in a registry and retrieving it failed: Default retriever does not fetch resources",
             ),
             (json!({"maximum": 1e20}), "schema: integer at byte 0 is beyond 2^53"),
             (

@@ -34,6 +34,15 @@ use crate::json::MAX_DEPTH;
 /// Most steps of a schema for one value, excluding the parts of the value.
 pub const SCHEMA_STEPS_MAX: u64 = 10_000;
 
+/// Longest chain of subschemas for one value. The engine descends along such a chain.
+pub const SCHEMA_CHAIN_MAX: u64 = 500;
+
+/// Most subschemas that the engine is in at once while it evaluates a value: the longest chain, for each level of the value.
+const EVALUATION_DEPTH_MAX: u64 = 4_000;
+
+/// Most subschemas that `unevaluated…` compiles again.
+const RECOMPILED_MAX: u64 = 100_000;
+
 /// Most steps of one evaluation.
 pub const JUDGEMENT_STEPS_MAX: u64 = 100_000_000;
 
@@ -47,6 +56,8 @@ pub(super) struct SchemaCost {
     steps: Vec<u64>,
     /// Steps for [`BYTES_PER_STEP`] bytes of text.
     reading: Vec<u64>,
+    /// Length of the longest chain of subschemas for one value.
+    chain: u64,
     visits: Option<Visits>,
 }
 
@@ -66,13 +77,25 @@ impl SchemaCost {
         if of_one_value.iter().flatten().any(|&steps| steps > SCHEMA_STEPS_MAX) {
             return Err(SchemaError::TooManySteps);
         }
+        let again = nodes.iter().zip(&of_one_value).filter(|(node, _)| node.unevaluated);
+        if again.map(|(_, [map, list])| map.max(list)).sum::<u64>() > RECOMPILED_MAX {
+            return Err(SchemaError::TooManySteps);
+        }
+        let chain = longest_chain(&nodes, &order);
+        if chain > SCHEMA_CHAIN_MAX {
+            return Err(SchemaError::Chain);
+        }
         let steps = along_paths(&nodes, &order, |node| node.steps);
         let reading = along_paths(&nodes, &order, |node| node.reading);
-        Ok(SchemaCost { steps, reading, visits: Visits::of(visited) })
+        Ok(SchemaCost { steps, reading, chain, visits: Visits::of(visited) })
     }
 
-    /// Steps to evaluate a value, or an upper bound on them: where the bound is more than `most`, they are counted.
+    /// Steps to evaluate a value, or an upper bound on them: where the bound is more than `most`, they are counted. Endless for a
+    /// value with so many levels that the engine has no stack for them.
     pub(super) fn of_value(&self, value: &Value, extent: Extent, most: u64) -> u64 {
+        if self.chain.saturating_mul(extent.depth as u64 + 1) > EVALUATION_DEPTH_MAX {
+            return u64::MAX;
+        }
         let bound = self.for_extent(extent);
         if bound <= most {
             return bound;
@@ -150,6 +173,16 @@ impl CostNode {
         }
         node
     }
+}
+
+/// Number of subschemas on the longest chain for one value.
+fn longest_chain(nodes: &[CostNode], order: &[usize]) -> u64 {
+    let mut chains = vec![1_u64; nodes.len()];
+    for &at in order {
+        let longest = nodes[at].same.iter().map(|&(target, _)| chains[target]).max();
+        chains[at] += longest.unwrap_or_default();
+    }
+    chains.into_iter().max().unwrap_or_default()
 }
 
 /// Orders the nodes topologically over same-value edges, targets before sources; an error for a cycle.
@@ -263,6 +296,40 @@ mod tests {
                 "found for {schema}"
             );
         }
+    }
+
+    #[test]
+    fn chains_and_what_is_compiled_again_are_bounded_before_the_engine_compiles() {
+        let refers = |next: Value| next;
+        let most = usize::try_from(SCHEMA_CHAIN_MAX).unwrap();
+        // The root and the last definition belong to the chain.
+        let chained = |links: usize| {
+            let mut schema = chain(links, refers);
+            schema["unevaluatedProperties"] = json!(false);
+            compile(&schema).map(drop)
+        };
+        assert_eq!([chained(most - 2), chained(most - 1)], [Ok(()), Err(SchemaError::Chain)]);
+        let threefold = chain(30, |next| json!({"allOf": [next], "anyOf": [next], "oneOf": [next]}));
+        assert_eq!(compile(&threefold).map(drop), Err(SchemaError::TooManySteps));
+        let nodes = |count: usize| -> Value {
+            let each =
+                |at: usize| (format!("p{at}"), json!({"$ref": "#/$defs/a0", "unevaluatedProperties": false}));
+            let mut schema = chain(100, refers);
+            schema["properties"] = (0..count).map(each).collect();
+            schema
+        };
+        assert_eq!(compile(&nodes(100)).map(drop), Ok(()));
+        assert_eq!(compile(&nodes(1_000)).map(drop), Err(SchemaError::TooManySteps));
+    }
+
+    #[test]
+    fn a_value_with_too_many_levels_for_a_chain_takes_too_many_steps() {
+        let mut schema = chain(98, |next| next);
+        schema["$defs"]["a98"] = json!({"items": {"$ref": "#/$defs/a0"}});
+        let lists = |depth: usize| (0..depth).fold(json!([]), |inner, _| json!([inner]));
+        let steps = |value: Value| cost(&schema).of_value(&value, Extent::of(&value), JUDGEMENT_STEPS_MAX);
+        assert!(steps(lists(38)) <= JUDGEMENT_STEPS_MAX);
+        assert_eq!(steps(lists(39)), u64::MAX);
     }
 
     #[test]

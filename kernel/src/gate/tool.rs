@@ -140,8 +140,9 @@ impl GatedTool {
     pub(super) fn validator(&self, params: &Value) -> Result<&Validator, String> {
         let steps = self.schema.steps(params, Extent::of(params), PARAMS_STEPS_MAX);
         if steps > PARAMS_STEPS_MAX {
+            let taken = if steps == u64::MAX { "far too many".to_owned() } else { steps.to_string() };
             return Err(format!(
-                "checking them may take {steps} steps, at most {PARAMS_STEPS_MAX} are allowed"
+                "checking them may take {taken} steps, at most {PARAMS_STEPS_MAX} are allowed"
             ));
         }
         Ok(&self.schema.validator)

@@ -4,6 +4,7 @@ use super::Run;
 use super::apply::IllegalStep;
 use crate::event::{Event, GateAnswer, GateVerdict};
 use crate::gate::Spent;
+use crate::grant;
 use crate::id::{Digest, NodeId, Ticks};
 use crate::lineage;
 
@@ -60,7 +61,14 @@ impl Run {
                 };
                 self.verdicts.spent.charge_amounts(number, &verdict.tool, &verdict.amounts);
             }
-            GateAnswer::Hold => self.instances[at].held_by_gate = true,
+            GateAnswer::Hold => {
+                let instance = &mut self.instances[at];
+                instance.held_by_gate = true;
+                // Who granted the words of the call has not seen the reason of the hold.
+                if instance.answered.as_ref().is_some_and(|answered| grant::is_author(&answered.by)) {
+                    instance.approved = false;
+                }
+            }
             GateAnswer::Deny => {}
         }
         Ok(())
