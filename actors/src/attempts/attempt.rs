@@ -170,8 +170,11 @@ async fn act(
                 refusals: 0,
             };
             let shared = if shares_turn { Some(log.begin_turn().await) } else { None };
-            let called = tool
-                .call(permit, CallContext { workspace, timeout_ms, repeatable, origin, attempt, recorded });
+            let held = log.held_turn();
+            let called = tool.call(
+                permit,
+                CallContext { workspace, timeout_ms, repeatable, origin, attempt, recorded, held },
+            );
             let called = log.watch(called).await;
             // Before the slot: another attempt may hold that, and wait for the turn.
             drop(shared);
@@ -271,7 +274,10 @@ async fn run_test(caller: &Caller, test: &Test, log: &AttemptJournal) -> Result<
     let key = lineage::hash("aos/test/1", &[test.argv.join("\0").as_bytes()]);
     let gated = Recorder::of(log).permit_test(test.params().into(), key).await;
     let (tool, permit) = gated.map_err(|denial| refused(&denial))?;
-    let context = CallContext::without_log(Arc::clone(&caller.workspace), TEST_MS_MAX);
+    let context = CallContext {
+        held: log.held_turn(),
+        ..CallContext::without_log(Arc::clone(&caller.workspace), TEST_MS_MAX)
+    };
     // Dropping the call ends its program with all children.
     let ran = tokio::time::timeout(Duration::from_millis(TEST_MS_MAX), tool.call(permit, context)).await;
     let failed = match ran {

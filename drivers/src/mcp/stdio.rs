@@ -94,6 +94,7 @@ impl StdioServer {
                 works_for: data.as_ref(),
                 cage: cage.as_ref(),
                 distrusted: &[],
+                held: None,
             };
             ProcessGroup::start(program).map_err(|failure| failure.message)
         });

@@ -1,5 +1,6 @@
 //! Runs a program in a process group of its own and kills the group and all other descendants at its end.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -79,6 +80,8 @@ pub(crate) struct Program<'a> {
     pub cage: Option<&'a CageSpec>,
     /// Folders of the search path at or below these come last.
     pub distrusted: &'a [PathBuf],
+    /// Dropped once the program and all that it started have ended.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A running program with its descendants. Killed on drop.
@@ -101,7 +104,7 @@ impl ProcessGroup {
     pub(crate) fn start(program: Program<'_>) -> Result<ProcessGroup, Failure> {
         let name = program.argv.first().cloned().unwrap_or_default();
         let nonce = program.cage.map(|cage| cage.nonce().to_owned());
-        let works_for = program.works_for.cloned();
+        let (works_for, held) = (program.works_for.cloned(), program.held.clone());
         let prepared = Prepared::of(program)?;
         let signals_as_shells = prepared.signals_as_shells;
         let (send_started, started) = mpsc::sync_channel(1);
@@ -123,7 +126,7 @@ impl ProcessGroup {
             let pid = process.pid.as_raw_nonzero().get();
             let pid_file = works_for.and_then(|folder| folder.write_pid_file(pid));
             let status = end(&leader, process, &tree);
-            drop((pid_file, temporary, presence));
+            drop((pid_file, temporary, presence, held));
             let _ = send_ended.send(status);
         });
         thread.map_err(|error| transient(format!("cannot start a thread to wait for {name}: {error}")))?;
@@ -207,7 +210,7 @@ struct Begun {
 
 impl Prepared {
     fn of(program: Program<'_>) -> Result<Prepared, Failure> {
-        let Program { argv, folder, environment, stdin, works_for, cage, distrusted } = program;
+        let Program { argv, folder, environment, stdin, works_for, cage, distrusted, .. } = program;
         let Some((program, arguments)) = argv.split_first() else {
             return Err(structural("argv is empty: it begins with the program"));
         };

@@ -1,5 +1,6 @@
 //! `shell.run`: runs a program. No shell is involved; arguments are passed unchanged.
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -166,7 +167,9 @@ impl Tool for ShellRun {
             let caged = move |_: &CancelFlag| {
                 cages.cage(CagedCall { workspace: &workspace, writes: impact > 0, impact, effect })
             };
-            let supervision = Supervision { cage: off_runtime(caged).await?, works_for: self.data.clone() };
+            let held = context.held.clone();
+            let supervision =
+                Supervision { cage: off_runtime(caged).await?, works_for: self.data.clone(), held };
             let rung = supervision.cage.as_ref().map_or(CageRung::None, CageSpec::rung);
             context.attempt.caged(rung);
             let params: Params = params(permit)?;
@@ -181,6 +184,8 @@ impl Tool for ShellRun {
 struct Supervision {
     cage: Option<CageSpec>,
     works_for: Option<DataFolder>,
+    /// Kept until all programs have ended.
+    held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 async fn run(
@@ -234,9 +239,10 @@ impl Call {
     /// Starts the program, unless the call was dropped before a blocking thread was free.
     fn start(&self, is_fed: bool, cancel: &CancelFlag) -> Result<ProcessGroup, Failure> {
         let Call { argv, place, environment, supervision, distrusted } = self;
-        let (works_for, cage) = (supervision.works_for.as_ref(), supervision.cage.as_ref());
+        let Supervision { works_for, cage, held } = supervision.clone();
+        let (works_for, cage) = (works_for.as_ref(), cage.as_ref());
         let program =
-            Program { argv, folder: place, environment, stdin: is_fed, works_for, cage, distrusted };
+            Program { argv, folder: place, environment, stdin: is_fed, works_for, cage, distrusted, held };
         cancel.act(|| ProcessGroup::start(program))?
     }
 
@@ -379,7 +385,7 @@ mod tests {
             argv: vec!["no such program".to_owned()],
             place: Arc::new(place),
             environment: Vec::new(),
-            supervision: Supervision { cage: None, works_for: None },
+            supervision: Supervision { cage: None, works_for: None, held: None },
             distrusted: Vec::new(),
         };
         for (cancel, told) in [

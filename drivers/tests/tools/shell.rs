@@ -1,5 +1,8 @@
 //! `shell.run` with real processes.
 
+use std::fs::File;
+use std::io::Read;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::world::{HELPER, World};
@@ -462,4 +465,43 @@ fn kernel() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.trim().parse().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Tells when it is dropped whether a program still has the pipe open.
+struct ClosedPipe {
+    pipe: Mutex<Option<File>>,
+    told: mpsc::Sender<bool>,
+}
+
+impl Drop for ClosedPipe {
+    fn drop(&mut self) {
+        let mut pipe = self.pipe.get_mut().unwrap().take().expect("the program has opened it");
+        let _ = self.told.send(matches!(pipe.read(&mut [0; 8]), Ok(0)));
+    }
+}
+
+#[tokio::test]
+async fn what_a_call_holds_is_kept_until_all_that_a_dropped_call_started_has_ended() {
+    let world = Arc::new(World::new());
+    let path = world.root().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let (told, is_closed) = mpsc::channel();
+    let held = Arc::new(ClosedPipe { pipe: Mutex::default(), told });
+    let kept = held.clone();
+    let within = world.clone();
+    let call = tokio::spawn(async move {
+        let script = "exec 9>pipe; echo begun >&9; setsid sleep 600 & sleep 600";
+        within.call_holding("shell.run", json!({"argv": ["sh", "-c", script]}), kept).await
+    });
+    let begun = tokio::task::spawn_blocking(move || {
+        let mut pipe = File::open(path).unwrap();
+        pipe.read_exact(&mut [0; 6]).unwrap();
+        rustix::io::ioctl_fionbio(&pipe, true).unwrap();
+        pipe
+    });
+    *held.pipe.lock().unwrap() = Some(begun.await.unwrap());
+    drop(held);
+    call.abort();
+    let is_closed = tokio::task::spawn_blocking(move || is_closed.recv().unwrap());
+    assert!(is_closed.await.unwrap(), "a program goes on");
 }

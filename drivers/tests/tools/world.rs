@@ -1,5 +1,6 @@
 //! A workspace with the built-in tools, called only through the gate.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,12 +83,30 @@ impl World {
         self.call_in(name, params, Some(Arc::new(recorded.clone()))).await
     }
 
+    /// Calls a tool that keeps something until all that it started has ended.
+    pub(crate) async fn call_holding(
+        &self,
+        name: &str,
+        params: Value,
+        held: Arc<dyn Any + Send + Sync>,
+    ) -> ToolResult {
+        self.call_with_context(name, params, |context| CallContext { held: Some(held), ..context }).await
+    }
+
     async fn call_in(&self, name: &str, params: Value, recorded: Option<Arc<Value>>) -> ToolResult {
+        self.call_with_context(name, params, |context| CallContext { recorded, ..context }).await
+    }
+
+    async fn call_with_context(
+        &self,
+        name: &str,
+        params: Value,
+        given: impl FnOnce(CallContext) -> CallContext,
+    ) -> ToolResult {
         let tool = self.tool(name);
         let root = self.root();
         let permit = permit(tool.clone(), params, root.to_str().unwrap(), self.egress.clone())?;
-        let context = CallContext { recorded, ..CallContext::without_log(Arc::from(root), 60_000) };
-        tool.call(permit, context).await
+        tool.call(permit, given(CallContext::without_log(Arc::from(root), 60_000))).await
     }
 
     /// The result or failure of a call on one line, with the workspace as ROOT.

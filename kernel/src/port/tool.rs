@@ -1,5 +1,6 @@
 //! Tools: the devices that act on the world, and the trait [`Tool`].
 
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,6 +55,9 @@ pub struct CallContext {
     pub attempt: Arc<dyn AttemptLog>,
     /// Recorded result of an equal read. The tool may return it if the source says that it has not changed since.
     pub recorded: Option<Arc<Value>>,
+    /// A tool that starts programs keeps this until all that they started has ended, also if the future of the call is dropped: other
+    /// calls that would write wait for it.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl CallContext {
@@ -66,6 +70,7 @@ impl CallContext {
             origin: CallOrigin::default(),
             attempt: Arc::new(NoLog),
             recorded: None,
+            held: None,
         }
     }
 }

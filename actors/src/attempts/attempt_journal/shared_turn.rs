@@ -1,11 +1,14 @@
 //! What an attempt holds of its turn among the calls that may write.
 
+use std::sync::Arc;
+
 use crate::base::workspace_turns::Turn;
 
 /// A turn, while the call goes on and waits for no child run.
 #[derive(Debug, Default)]
 pub(super) struct SharedTurn {
-    pub(super) held: Option<Turn>,
+    /// Programs of the call keep it too, until all that they started has ended.
+    pub(super) held: Option<Arc<Turn>>,
     /// The call writes, so it takes a turn again after a wait.
     pub(super) is_wanted: bool,
     /// The turn is held alone, for an approved call.

@@ -1,6 +1,8 @@
 //! The turn of an attempt among the calls that may write in its workspace.
 
+use std::any::Any;
 use std::pin::pin;
+use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::run::FailureCategory;
@@ -45,7 +47,7 @@ impl AttemptJournal {
     /// Begins with the turn alone of an approved call. `writes`: the call may write by itself, also after child runs.
     pub(crate) fn hold_alone(&self, alone: Turn, writes: bool) -> CallTurn<'_> {
         let mut turn = lock(&self.turn);
-        (turn.held, turn.is_wanted) = (Some(alone), writes);
+        (turn.held, turn.is_wanted) = (Some(Arc::new(alone)), writes);
         turn.is_alone = true;
         CallTurn(self)
     }
@@ -71,9 +73,14 @@ impl AttemptJournal {
             let message = format!("{node} of run {run} has been writing in the workspace for a minute");
             Failure { category: FailureCategory::Transient, message }
         })?;
-        lock(&self.turn).held = Some(alone);
+        lock(&self.turn).held = Some(Arc::new(alone));
         self.reclaim().await;
         Ok(true)
+    }
+
+    /// The turn, for the programs of the call.
+    pub(crate) fn held_turn(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        lock(&self.turn).held.clone().map(|turn| -> Arc<dyn Any + Send + Sync> { turn })
     }
 
     /// Gives the turn back while a child run is waited for, which may write, or ask a person who takes a day.
@@ -103,7 +110,7 @@ impl AttemptJournal {
         let (turns, workspace, key) = (&self.executor.turns, &self.site.caller.workspace, self.key());
         loop {
             if let Some(turn) = turns.try_shared(workspace, &key) {
-                lock(&self.turn).held = Some(turn);
+                lock(&self.turn).held = Some(Arc::new(turn));
                 return;
             }
             self.without_slot(turns.shared_is_free(workspace)).await;
