@@ -10,7 +10,7 @@ use super::config::McpConfig;
 use super::definition::harmless;
 use super::held;
 use super::stamps::Stamps;
-use crate::tool::{Naming, is_as_read, lexical, named_files};
+use crate::tool::{Naming, Way, is_as_read, lexical, named_files};
 
 /// Bytes of a running program's files whose contents are compared before each call, the smallest files first. A file beyond is compared by
 /// its size and times, which a store into a mapped page leaves as they are.
@@ -77,7 +77,7 @@ impl ProgramFiles {
         for file in files {
             let path = self.folder.join(&file.path);
             // A pattern with many files has no path.
-            if file.bytes >= left || path.symlink_metadata().is_err() {
+            if file.bytes >= left || Way::of(&path).real.symlink_metadata().is_err() {
                 continue;
             }
             if !is_as_read(&path, file, &mut left) {
@@ -272,5 +272,21 @@ mod tests {
         assert!(program.is_touched(), "other code, whatever the times are");
         drop(told);
         holder.wait().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_deeper_than_any_path_is_not_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let [first, second] = ["a", "b"].map(|letter| vec![letter.repeat(250); 9].join("/"));
+        for (folder, below, link) in [(root.to_owned(), first, "l1"), (root.join("l1"), second, "l2")] {
+            std::fs::create_dir_all(folder.join(&below)).unwrap();
+            std::os::unix::fs::symlink(below, folder.join(link)).unwrap();
+        }
+        std::fs::write(root.join("l1/l2/server.sh"), "").unwrap();
+        let config: McpConfig = toml::from_str("command = [\"sh\", \"l1/l2/server.sh\"]").unwrap();
+        let program = ProgramFiles::read(&config, root).await;
+        let told = ProgramFiles::unbound(&program.files);
+        assert!(told.is_some_and(|told| told.ends_with("lies deeper than any path names")));
     }
 }

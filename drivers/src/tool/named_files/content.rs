@@ -206,7 +206,7 @@ pub(super) fn is_forbidden(error: &io::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_some()
 }
 
-/// True if there is nothing at a path, or nothing can be: a word may be too long for a name, or hold a zero byte.
+/// True if there is nothing at a path of [`Way`], or nothing can be: a word may be too long for a name, or hold a zero byte.
 pub(super) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename)
         || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())

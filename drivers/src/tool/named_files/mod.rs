@@ -1,6 +1,8 @@
 //! The files of a workspace that decide what a program call does: an approval is bound to them, and the acceptance of an MCP server.
 
 mod content;
+#[cfg(test)]
+mod deep_tests;
 mod git;
 mod git_settings;
 #[cfg(test)]

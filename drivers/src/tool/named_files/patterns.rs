@@ -158,11 +158,11 @@ impl Search<'_> {
                 if !self.may_look(names) {
                     return found;
                 }
-                let below: Vec<PathBuf> = self.list(&place).iter().map(|name| place.join(name)).collect();
+                let Some(real) = self.look(&place) else { continue };
                 // A link may lead back.
                 let is_folder =
-                    |path: &PathBuf| self.root.join(path).symlink_metadata().is_ok_and(|meta| meta.is_dir());
-                deeper.extend(below.into_iter().filter(is_folder));
+                    |name: &&String| real.join(name).symlink_metadata().is_ok_and(|meta| meta.is_dir());
+                deeper.extend(self.list(&place).iter().filter(is_folder).map(|name| place.join(name)));
             }
             found.extend(deeper.iter().cloned());
             next = deeper;

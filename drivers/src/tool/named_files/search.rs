@@ -12,6 +12,7 @@ use super::content::{Reader, is_missing};
 use super::git::SETTINGS_BYTES_MAX;
 use super::patterns::PathPattern;
 use super::places::LOOKS_MAX;
+use super::way::Way;
 use crate::tool::blocking_tool::CancelFlag;
 use crate::tool::process::program_folders;
 use crate::tool::workspace::{PATH_BYTES_MAX, Workspace};
@@ -80,9 +81,15 @@ impl<'a> Search<'a> {
             cancel,
         };
         search.here = search.placed(here).unwrap_or_default();
-        let folders = program_folders().into_iter().filter_map(|folder| folder.canonicalize().ok());
-        let written: Vec<PathBuf> = folders.filter(|folder| search.is_written(folder)).collect();
-        search.on_path = written.iter().filter_map(|folder| search.placed(folder)).collect();
+        for folder in program_folders() {
+            let way = Way::of(&folder);
+            if search.is_written(&way.real) {
+                match way.lost {
+                    Some(why) => search.note(&folder, why),
+                    None => search.on_path.extend(search.placed(&way.real)),
+                }
+            }
+        }
         search
     }
 
@@ -213,9 +220,12 @@ impl<'a> Search<'a> {
             }
         }
         let Some(real) = self.look(&path) else { return };
-        match self.root.join(&path).symlink_metadata() {
-            Ok(_) => drop(self.files.insert(path)),
-            Err(error) => self.note_failed(&path, &real, &error),
+        match real.symlink_metadata() {
+            // A link may lead to where nobody may look. By its own path, which may be too long, alone it is no file that is there.
+            Err(error) if self.root.join(&path).symlink_metadata().is_err() => {
+                self.note_failed(&path, &real, &error);
+            }
+            _ => drop(self.files.insert(path)),
         }
     }
 

@@ -3,11 +3,19 @@
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
+use crate::tool::workspace::PATH_BYTES_MAX;
+
 /// Links that are followed on the way to a file. The system follows as many from the folder of the program, which may be behind some.
 const LINKS_MAX: usize = 40;
 
 /// Links and folders that are passed on the way to a file.
 const PASSED_MAX: usize = 4_096;
+
+/// Bytes of the longest name in a folder.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of the longest path without links that is followed: with any name behind it, and the zero byte, it is one that the system opens.
+const REAL_BYTES_MAX: usize = PATH_BYTES_MAX - NAME_BYTES_MAX - 2;
 
 /// Reason for a name that each process finds elsewhere.
 pub(super) const OF_PROCESS: &str =
@@ -15,6 +23,9 @@ pub(super) const OF_PROCESS: &str =
 
 /// Reason for a name whose file is not found.
 const TOO_FAR: &str = "leads through more links or folders than are followed";
+
+/// Reason for a name that a program reaches by links, while the path without them is longer than the system takes.
+const TOO_DEEP: &str = "lies deeper than any path names";
 
 /// Links and folders on the way to a file, and where it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,13 +60,19 @@ impl Way {
             }
             let is_too_far = links > LINKS_MAX || way.passed.len() == PASSED_MAX;
             let of_process = is_process(&way.real, &part).then_some(OF_PROCESS);
-            way.lost = of_process.or(is_too_far.then_some(TOO_FAR));
+            let has_room =
+                place.as_os_str().len() <= REAL_BYTES_MAX || part.as_os_str().len() > NAME_BYTES_MAX;
+            let too_deep = (!has_room).then_some(TOO_DEEP);
+            way.lost = of_process.or(is_too_far.then_some(TOO_FAR)).or(too_deep);
             if way.lost.is_some() {
                 break;
             }
             way.passed.push(place.clone());
             match place.read_link() {
-                Err(error) if error.kind() == ErrorKind::NotFound => (way.real, is_missing) = (place, true),
+                // The path is short enough, so a name alone is too long for the system.
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => {
+                    (way.real, is_missing) = (place, true);
+                }
                 Ok(target) => {
                     links += 1;
                     rest.extend(parts(&target));
