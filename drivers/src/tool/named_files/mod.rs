@@ -38,7 +38,7 @@ pub(crate) use way::Way;
 /// Bytes of files that are read for one call, and at each start of an MCP server. A file beyond cannot be bound.
 pub(super) const NAMED_FILES_BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes of the longest standard input whose words count as words of the call: a shell runs it.
+/// Bytes of the longest standard input whose words count as words of the call: a shell runs it. Nothing is bound to a call with a longer one.
 const STDIN_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of all words of a call: no system starts a program with more, and taking them apart cannot be interrupted.
@@ -76,13 +76,17 @@ pub(crate) async fn named_files(
             );
             return Err(exhausted(what));
         }
-        let stdin = stdin.filter(|text| text.len() <= STDIN_BYTES_MAX);
-        let words: Vec<String> = argv.into_iter().chain(stdin).collect();
+        let is_fed_much = stdin.as_ref().is_some_and(|text| text.len() > STDIN_BYTES_MAX);
+        let words: Vec<String> = argv.into_iter().chain(stdin.filter(|_| !is_fed_much)).collect();
         let workspace = Workspace::open(&root)?;
         // A step can make a folder look like one that no tool may touch.
         let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.within(&cwd))?;
         let mut search = Search::new(&workspace, &root, &here, written, hidden, cancel);
         search.add_words(&named_paths(&words));
+        if is_fed_much {
+            let why = "of more than 1 MiB: the files that it names are not looked for";
+            search.note(Path::new("standard input"), why);
+        }
         search.read()
     });
     in_time(".", found).await

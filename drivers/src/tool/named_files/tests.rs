@@ -46,8 +46,19 @@ async fn files_are_named_with_their_contents_and_only_below_the_workspace() {
     std::fs::write(root.join("lib/own.sh"), "").expect("it is written");
     let code = "./run.sh\ncd lib; ./own.sh";
     assert_eq!(paths(named_files(fed(code), root.as_path().into()).await), ["lib/own.sh", "run.sh"]);
-    let long = format!("./run.sh{}", " ".repeat(STDIN_BYTES_MAX));
-    assert_eq!(named_files(fed(&long), root.as_path().into()).await, []);
+    let code = "./run.sh";
+    for (blanks, named, why) in [
+        (STDIN_BYTES_MAX - code.len(), "run.sh", None),
+        (
+            STDIN_BYTES_MAX,
+            "standard input",
+            Some("of more than 1 MiB: the files that it names are not looked for"),
+        ),
+    ] {
+        let found = named_files(fed(&format!("{code}{}", " ".repeat(blanks))), root.as_path().into()).await;
+        let found: Vec<_> = found.iter().map(|file| (&*file.path, file.unbound.as_deref())).collect();
+        assert_eq!(found, [(named, why)]);
+    }
     let before = names(&root, &["./run.sh"], None).await;
     assert_eq!((before[0].text.as_deref(), before[0].bytes), (Some("x"), 1));
     std::fs::write(root.join("run.sh"), "z".repeat(NAMED_TEXT_BYTES_MAX + 1)).expect("it is written");
