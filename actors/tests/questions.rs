@@ -256,7 +256,14 @@ impl Tool for Scripted {
         Box::pin(async move {
             is_open.wait_for(|is_open| *is_open).await.unwrap();
             let digest = Digest([*self.content.lock().unwrap(); 32]);
-            vec![NamedFile { path: "deploy.sh".to_owned(), digest, bytes: 1, text: None, unbound: None }]
+            vec![NamedFile {
+                path: "deploy.sh".to_owned(),
+                digest,
+                bytes: 1,
+                text: None,
+                unbound: None,
+                by_word: true,
+            }]
         })
     }
 

@@ -44,6 +44,7 @@ impl Tool for Writer {
             bytes: 1,
             text: None,
             unbound: None,
+            by_word: true,
         };
         Box::pin(std::future::ready(if self.names { vec![file] } else { Vec::new() }))
     }
@@ -237,7 +238,14 @@ impl Tool for Tests {
 
     fn named_files(&self, _: &Map<String, Value>, _: Arc<Path>) -> BoxFuture<'_, Vec<NamedFile>> {
         let digest = Digest([self.content.load(SeqCst); 32]);
-        let file = NamedFile { path: "Makefile".to_owned(), digest, bytes: 1, text: None, unbound: None };
+        let file = NamedFile {
+            path: "Makefile".to_owned(),
+            digest,
+            bytes: 1,
+            text: None,
+            unbound: None,
+            by_word: true,
+        };
         Box::pin(std::future::ready(vec![file]))
     }
 

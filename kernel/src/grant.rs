@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::id::{ClientId, Digest, Ticks};
+use crate::port::NamedFile;
 
 /// Maximum number of grants in force.
 pub const GRANTS_MAX: usize = 256;
@@ -23,7 +24,7 @@ pub const GRANT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// An operator's standing approval of calls of one tool in one workspace by runs of one client.
 ///
 /// ```
-/// # use ostler_kernel::{grant::{Grant, GrantTerms, GrantedCall, pattern}, id::Digest};
+/// # use ostler_kernel::{grant::{Grant, GrantTerms, GrantedCall, pattern}, id::Digest, port::NamedFile};
 /// let (id, by, tool) = ("1".into(), "ann".into(), "shell.run".to_owned());
 /// let terms = GrantTerms { id, client: "acme".into(), tool, argv: pattern("sh a.sh *").unwrap(), until: 1_000, by };
 /// let files = [("a.sh".to_owned(), Digest([1; 32]))].into();
@@ -31,9 +32,12 @@ pub const GRANT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// let params = serde_json::json!({"argv": ["sh", "a.sh", "b.txt"]});
 /// let client = "acme".into();
 /// let call = GrantedCall { client: &client, workspace: "/srv/site", tool: "shell.run", params: params.as_object().unwrap() };
-/// let covers = |script| grant.covers(&call, [("a.sh", script), ("b.txt", Digest([7; 32]))].into_iter(), 999);
-/// assert!(covers(Digest([1; 32])));
-/// assert!(!covers(Digest([2; 32])));
+/// let file = |path: &str, byte| NamedFile {
+///     path: path.to_owned(), digest: Digest([byte; 32]), bytes: 1, text: None, unbound: None, by_word: true,
+/// };
+/// let covers = |script| grant.covers(&call, &[file("a.sh", script), file("b.txt", 7)], 999);
+/// assert!(covers(1));
+/// assert!(!covers(2));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
@@ -114,14 +118,10 @@ pub fn pattern(text: &str) -> Result<Vec<String>, PatternError> {
 impl Grant {
     /// True if the grant covers a call at `now`. `files` are those that the call names or executes, as they are. A file that was shown
     /// must be unchanged, also where a word behind the pattern repeats its name: `sh a.sh a.sh` runs the script too. The file may be
-    /// gone only where a final `*` may have stood for its name. Another file must be one of the words that the final `*` stands for,
-    /// because it can take the place of a file that was shown, as `GNUmakefile` does that of `Makefile`.
-    pub fn covers<'a>(
-        &self,
-        call: &GrantedCall<'_>,
-        mut files: impl Iterator<Item = (&'a str, Digest)>,
-        now: Ticks,
-    ) -> bool {
+    /// gone only where a final `*` may have stood for its name. Another file must be there for a word that the final `*` stands for,
+    /// and for no other reason, because it can take the place of a file that was shown, as `GNUmakefile` does that of `Makefile`, or
+    /// be run by the way, as the hook of `git commit -m hooks/pre-commit` is.
+    pub fn covers(&self, call: &GrantedCall<'_>, files: &[NamedFile], now: Ticks) -> bool {
         let GrantTerms { client, tool, until, .. } = &self.terms;
         let is_meant = (client, tool.as_str(), self.workspace.as_str())
             == (call.client, call.tool, call.workspace)
@@ -129,10 +129,10 @@ impl Grant {
             && self.terms.fits(call.params);
         let mut present = BTreeSet::new();
         is_meant
-            && files.all(|(path, digest)| {
-                present.insert(path);
-                let free = || self.terms.leaves_free(path, call.params);
-                self.files.get(path).map_or_else(free, |shown| *shown == digest)
+            && files.iter().all(|NamedFile { path, digest, by_word, .. }| {
+                present.insert(path.as_str());
+                let free = || *by_word && self.terms.leaves_free(path, call.params);
+                self.files.get(path).map_or_else(free, |shown| shown == digest)
             })
             && self.files.keys().all(|path| present.contains(path.as_str()) || !self.terms.fixes(path))
     }
@@ -158,12 +158,12 @@ impl GrantTerms {
         }
     }
 
-    /// True if a path is one of the words that the final `*` stands for.
+    /// True if a path is one of the words that the final `*` stands for, and no other word holds it.
     fn leaves_free(&self, path: &str, params: &Map<String, Value>) -> bool {
         let Some((_, fixed)) = self.argv.split_last().filter(|(last, _)| *last == "*") else { return false };
         let words = params.get("argv").and_then(Value::as_array).into_iter().flatten().skip(fixed.len());
         let path_of = |word: &str| word.trim_start_matches("./") == path;
-        words.filter_map(Value::as_str).any(path_of)
+        !self.fixes(path) && words.filter_map(Value::as_str).any(path_of)
     }
 
     /// True if the words of the pattern fix a file that was shown: one of them holds its path, or no `*` could stand for it.
@@ -224,7 +224,7 @@ mod tests {
         workspace: &'static str,
         tool: &'static str,
         params: Value,
-        files: Vec<(&'static str, u8)>,
+        files: Vec<NamedFile>,
         now: Ticks,
     }
 
@@ -243,13 +243,19 @@ mod tests {
         };
         let (client, params) = (case.client.into(), case.params.as_object().expect("an object"));
         let call = GrantedCall { client: &client, workspace: case.workspace, tool: case.tool, params };
-        grant.covers(&call, case.files.iter().map(|(path, byte)| (*path, Digest([*byte; 32]))), case.now)
+        grant.covers(&call, &case.files, case.now)
+    }
+
+    fn file((path, byte): (&str, u8), by_word: bool) -> NamedFile {
+        let digest = Digest([byte; 32]);
+        NamedFile { path: path.to_owned(), digest, bytes: 1, text: None, unbound: None, by_word }
     }
 
     fn push() -> Case {
         let params = json!({"argv": ["git", "push", "-f"]});
         let (client, workspace, tool) = ("acme", "/srv", "shell.run");
-        Case { pattern: "git push *", client, workspace, tool, params, files: vec![("a.sh", 1)], now: 9 }
+        let files = vec![file(("a.sh", 1), true)];
+        Case { pattern: "git push *", client, workspace, tool, params, files, now: 9 }
     }
 
     #[test]
@@ -278,8 +284,9 @@ mod tests {
 
     #[test]
     fn shown_files_are_unchanged_and_others_are_words_that_the_star_stands_for() {
-        let runs = |pattern, words: &[&str], files: &[(&'static str, u8)]| {
-            covers(&Case { pattern, params: json!({"argv": words}), files: files.to_vec(), ..push() })
+        let runs = |pattern, words: &[&str], files: &[(&str, u8)]| {
+            let files = files.iter().map(|named| file(*named, true)).collect();
+            covers(&Case { pattern, params: json!({"argv": words}), files, ..push() })
         };
         assert!(runs("sh a.sh", &["sh", "a.sh"], &[("a.sh", 1)]));
         assert!(!runs("sh a.sh", &["sh", "a.sh"], &[("a.sh", 2)]));
@@ -300,5 +307,25 @@ mod tests {
         assert!(!runs("sh -c ./a.sh *", &["sh", "-c", "./a.sh"], &[]));
         assert!(!runs("make", &["make"], &[]));
         assert!(runs("make *", &["make", "all"], &[]));
+        // A file that was not there yet, and that a fixed word names too.
+        assert!(!runs("sh b.sh *", &["sh", "b.sh", "b.sh"], &[("a.sh", 1), ("b.sh", 2)]));
+        assert!(!runs("make --file=b.mk *", &["make", "--file=b.mk", "b.mk"], &[("b.mk", 2)]));
+    }
+
+    #[test]
+    fn a_file_that_is_there_for_more_than_its_word_is_never_free() {
+        for (pattern, words, path) in [
+            ("git commit *", &["git", "commit", "-m", "hk/pre-commit"][..], "hk/pre-commit"),
+            ("cargo test *", &["cargo", "test", ".cargo/config.toml"], ".cargo/config.toml"),
+            ("npm test *", &["npm", "test", ".npmrc"], ".npmrc"),
+            ("make *", &["make", "GNUmakefile"], "GNUmakefile"),
+            ("pytest *", &["pytest", "--deselect", "./conftest.py"], "conftest.py"),
+        ] {
+            for by_word in [true, false] {
+                let files = vec![file((path, 9), by_word)];
+                let case = Case { pattern, params: json!({"argv": words}), files, ..push() };
+                assert_eq!(covers(&case), by_word, "{words:?}");
+            }
+        }
     }
 }

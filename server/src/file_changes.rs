@@ -53,6 +53,7 @@ mod tests {
             bytes: text.len() as u64,
             text: Some(text.to_owned()),
             unbound: None,
+            by_word: true,
         }
     }
 

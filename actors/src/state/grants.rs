@@ -69,8 +69,7 @@ impl Grants {
         files: &[NamedFile],
         now: Ticks,
     ) -> Option<GrantTerms> {
-        let files = || files.iter().map(|file| (file.path.as_str(), file.digest));
         let grants = lock(&self.known);
-        grants.values().find(|grant| grant.covers(call, files(), now)).map(|grant| grant.terms.clone())
+        grants.values().find(|grant| grant.covers(call, files, now)).map(|grant| grant.terms.clone())
     }
 }

@@ -124,7 +124,7 @@ mod tests {
     fn a_message_names_the_files_that_differ() {
         let file = |path: &str| {
             let digest = ostler_kernel::lineage::hash("test", &[b"1"]);
-            NamedFile { path: path.to_owned(), digest, bytes: 1, text: None, unbound: None }
+            NamedFile { path: path.to_owned(), digest, bytes: 1, text: None, unbound: None, by_word: true }
         };
         let many = ["a", "b", "c", "d"].map(file);
         assert_eq!(changed(&many, &many), None);

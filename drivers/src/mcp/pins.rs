@@ -123,8 +123,14 @@ mod tests {
         let tool: Definition =
             serde_json::from_value(json!({"name": "now", "input": {"type": "object"}})).unwrap();
         let digest = ostler_kernel::lineage::hash("test", &[b"1"]);
-        let program =
-            Some(vec![NamedFile { path: "a.py".into(), digest, bytes: 1, text: None, unbound: None }]);
+        let program = Some(vec![NamedFile {
+            path: "a.py".into(),
+            digest,
+            bytes: 1,
+            text: None,
+            unbound: None,
+            by_word: false,
+        }]);
         let first = Acceptance { tools: vec![tool.clone()], removed: Vec::new(), program: program.clone() };
         let accepted = Accepted::default().with(first, Some("ann"));
         pins.write("time", &accepted).unwrap();

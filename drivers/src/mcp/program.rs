@@ -213,6 +213,7 @@ mod tests {
             bytes: bytes.len() as u64,
             text: text.map(str::to_owned),
             unbound: None,
+            by_word: true,
         }
     }
 

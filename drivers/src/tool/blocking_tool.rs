@@ -86,7 +86,7 @@ impl<P: DeserializeOwned + Send + 'static> Tool for BlockingTool<P> {
 fn led_by_links(written: &Path, real: &Path) -> NamedFile {
     let digest = lineage::hash("aos/file-link/1", &[real.as_os_str().as_encoded_bytes()]);
     let text = Some(format!("a link to {}\n", real.display()));
-    NamedFile { path: written.display().to_string(), digest, bytes: 0, text, unbound: None }
+    NamedFile { path: written.display().to_string(), digest, bytes: 0, text, unbound: None, by_word: false }
 }
 
 /// Set when the caller drops the call. Long work checks the flag between chunks.

@@ -26,6 +26,10 @@ pub struct NamedFile {
     /// another digest then, so that no approval and no acceptance holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unbound: Option<String>,
+    /// True if the file is there for a word of the call alone, which is its path: no program reads it by convention, and no other file or
+    /// pattern leads to it. Each look tells it anew; it is not recorded.
+    #[serde(skip)]
+    pub by_word: bool,
 }
 
 impl NamedFile {

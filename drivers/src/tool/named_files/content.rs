@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         }
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
         let digest = lineage::hash("aos/file-matches/1", &digests);
-        Ok(NamedFile { path: shown(name), digest, bytes, text: None, unbound })
+        Ok(NamedFile { path: shown(name), digest, bytes, text: None, unbound, by_word: false })
     }
 
     fn find(&mut self, path: &Path) -> Option<(NamedFile, Vec<u8>)> {
@@ -250,7 +250,7 @@ fn digested(name: &str, mut file: File, left: &mut u64, cancel: &CancelFlag) -> 
     };
     let text = Some(&start).filter(|start| !is_private(name) && start.len() <= NAMED_TEXT_BYTES_MAX);
     let text = text.and_then(|start| String::from_utf8(start.clone()).ok());
-    (NamedFile { path: name.to_owned(), digest, bytes, text, unbound: None }, start)
+    (NamedFile { path: name.to_owned(), digest, bytes, text, unbound: None, by_word: false }, start)
 }
 
 /// True if a file has the content that was read before; it may have at most `left` bytes. May block for the reading alone.
@@ -302,13 +302,13 @@ pub(super) fn unbound(path: String, why: &str) -> NamedFile {
     let chance = RandomState::new();
     let [one, other] = [0, 1].map(|at| chance.hash_one(at).to_le_bytes());
     let digest = lineage::hash("aos/file-unbound/1", &[&one, &other]);
-    NamedFile { path, digest, bytes: 0, text: None, unbound: Some(why.to_owned()) }
+    NamedFile { path, digest, bytes: 0, text: None, unbound: Some(why.to_owned()), by_word: false }
 }
 
 /// A file outside, with the digest of its place.
 fn led(path: String, real: &Path, bytes: u64) -> NamedFile {
     let digest = lineage::hash("aos/file-link/1", &[real.as_os_str().as_bytes()]);
-    NamedFile { path, digest, bytes, text: None, unbound: None }
+    NamedFile { path, digest, bytes, text: None, unbound: None, by_word: false }
 }
 
 #[cfg(test)]

@@ -158,7 +158,7 @@ impl Search<'_> {
         let is_path = |path: &String| path.contains(['/', '.']) && !path.starts_with("refs/");
         let paths = words.into_iter().filter(is_path).chain(commands).collect();
         let named = NamedPaths { paths, ..NamedPaths::default() };
-        trees.iter().for_each(|tree| self.add_words_in(tree, &named, std::iter::empty()));
+        trees.iter().for_each(|tree| self.add_words_in(tree, &named, std::iter::empty(), false));
     }
 
     /// The settings of a file, and of all that it includes. Git includes files within files too, at most ten deep.

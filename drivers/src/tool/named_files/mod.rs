@@ -16,6 +16,8 @@ mod tests;
 #[cfg(test)]
 mod unbound_tests;
 mod way;
+#[cfg(test)]
+mod word_tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Finds the files that words of a call may stand for.
 
 use std::cell::{Cell, RefCell};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{NamedPaths, named_paths};
 use ostler_kernel::port::NamedFile;
 
-use super::content::{Reader, is_missing};
+use super::content::{Reader, is_missing, shown};
 use super::git::SETTINGS_BYTES_MAX;
 use super::patterns::PathPattern;
 use super::places::LOOKS_MAX;
@@ -40,7 +41,8 @@ pub(super) struct Search<'a> {
     hidden: Vec<PathBuf>,
     /// Folders in which programs are found, as far as a step may write them.
     on_path: BTreeSet<PathBuf>,
-    files: BTreeSet<PathBuf>,
+    /// True for a file that is there for a word of the call alone.
+    files: BTreeMap<PathBuf, bool>,
     /// Folders that are bound as a whole, and names that cannot be bound.
     pub(super) bound: RefCell<BTreeMap<String, NamedFile>>,
     /// Patterns with too many files for a list.
@@ -71,7 +73,7 @@ impl<'a> Search<'a> {
             on_path: BTreeSet::new(),
             written,
             hidden,
-            files: BTreeSet::new(),
+            files: BTreeMap::new(),
             bound: RefCell::default(),
             many: Vec::new(),
             listings: BTreeMap::new(),
@@ -96,24 +98,25 @@ impl<'a> Search<'a> {
     /// Adds the files that words of the call may stand for.
     pub(super) fn add_words(&mut self, named: &NamedPaths) {
         let here = self.here.clone();
-        self.add_words_in(&here, named, named.modules());
+        self.add_words_in(&here, named, named.modules(), true);
     }
 
-    /// Adds the files that words may stand for in a folder.
+    /// Adds the files that words may stand for in a folder. `of_call`: the words are those of the call.
     pub(super) fn add_words_in(
         &mut self,
         here: &Path,
         named: &NamedPaths,
         modules: impl Iterator<Item = String>,
+        of_call: bool,
     ) {
         let words: Vec<String> = named.folders().filter(|word| word.len() <= PATH_BYTES_MAX).collect();
-        let folders = self.reach(BTreeSet::from([here.to_owned()]), &words);
+        let folders = self.reach(BTreeSet::from([here.to_owned()]), &words, of_call);
         let mut matched = BTreeSet::new();
         for pattern in &named.patterns {
             let pattern = PathPattern::of(pattern);
             folders.iter().for_each(|folder| matched.extend(self.expand(folder, &pattern)));
         }
-        let matched = self.reach(matched, &words);
+        let matched = self.reach(matched, &words, false);
         // Programs look for such files in the folders above as well.
         let mut searched: BTreeSet<PathBuf> =
             folders.union(&matched).flat_map(|folder| self.with_folders_above(folder)).collect();
@@ -124,10 +127,13 @@ impl<'a> Search<'a> {
         self.on_path.extend(programs);
         self.add_programs(&named.paths);
         let names = named.conventional.iter().map(ToString::to_string);
-        let names: Vec<String> = names.chain(words).chain(modules).take(LOOKS_MAX).collect();
+        let names: Vec<String> = names.chain(modules).take(LOOKS_MAX).collect();
         for folder in &searched {
             for name in self.present(folder, &names) {
-                self.seek(folder, name);
+                self.seek(folder, name, false);
+            }
+            for word in self.present(folder, &words) {
+                self.seek(folder, word, of_call && folder == here);
             }
         }
         if named.uses_git {
@@ -136,22 +142,23 @@ impl<'a> Search<'a> {
     }
 
     /// The folders to which words lead from some folders, and from there: `cd lib && cd deep`. Files are added.
-    fn reach(&mut self, start: BTreeSet<PathBuf>, words: &[String]) -> BTreeSet<PathBuf> {
-        let (mut all, mut next) = (start.clone(), start);
+    fn reach(&mut self, start: BTreeSet<PathBuf>, words: &[String], of_call: bool) -> BTreeSet<PathBuf> {
+        let (mut all, mut next) = (start.clone(), start.clone());
         for _ in 0..ROUNDS_MAX {
             let mut deeper = BTreeSet::new();
             for folder in &next {
-                for place in self
-                    .present(folder, words)
-                    .into_iter()
-                    .flat_map(|word| self.places(folder, word))
-                    .collect::<Vec<_>>()
-                {
-                    // The system follows a link that leads out of the workspace and perhaps back.
-                    if !self.is_folder(&place) {
-                        self.add_file(place);
-                    } else if !all.contains(&place) {
-                        deeper.insert(place);
+                for word in self.present(folder, words) {
+                    // A word for a folder, or a link on the way, may lead here as well.
+                    let as_written =
+                        self.placed(&folder.join(word)).filter(|_| of_call && start.contains(folder));
+                    for place in self.places(folder, word) {
+                        // The system follows a link that leads out of the workspace and perhaps back.
+                        if !self.is_folder(&place) {
+                            let by_word = as_written.as_ref() == Some(&place);
+                            self.add(place, by_word);
+                        } else if !all.contains(&place) {
+                            deeper.insert(place);
+                        }
                     }
                 }
             }
@@ -187,9 +194,9 @@ impl<'a> Search<'a> {
         all
     }
 
-    fn seek(&mut self, folder: &Path, name: &str) {
+    fn seek(&mut self, folder: &Path, name: &str, by_word: bool) {
         if let Some(path) = self.placed(&folder.join(name)) {
-            self.add_file(path);
+            self.add(path, by_word);
         }
     }
 
@@ -202,13 +209,18 @@ impl<'a> Search<'a> {
             self.on_path.clone().into_iter().filter(|folder| self.is_folder(folder)).collect::<Vec<_>>()
         {
             for name in names.iter().map(String::as_str).chain(["pyvenv.cfg", "../pyvenv.cfg"]) {
-                self.seek(&folder, name);
+                self.seek(&folder, name, false);
             }
         }
     }
 
-    /// Adds a file if there is one, and what Python runs in its place.
+    /// Adds a file that something else than a word of the call leads to.
     pub(super) fn add_file(&mut self, path: PathBuf) {
+        self.add(path, false);
+    }
+
+    /// Adds a file if there is one, and what Python runs in its place.
+    fn add(&mut self, path: PathBuf, by_word: bool) {
         let source =
             path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".py"));
         if let Some(stem) = source.map(str::to_owned) {
@@ -225,8 +237,13 @@ impl<'a> Search<'a> {
             Err(error) if self.root.join(&path).symlink_metadata().is_err() => {
                 self.note_failed(&path, &real, &error);
             }
-            _ => drop(self.files.insert(path)),
+            _ => self.list_file(path, by_word),
         }
+    }
+
+    /// A file that anything besides a word leads to is not there for the word alone.
+    fn list_file(&mut self, path: PathBuf, by_word: bool) {
+        *self.files.entry(path).or_insert(by_word) &= by_word;
     }
 
     fn add_compiled(&mut self, folder: &Path, stem: &str) {
@@ -239,7 +256,7 @@ impl<'a> Search<'a> {
             };
             let found: Vec<PathBuf> =
                 self.list(&folder).iter().filter(is_of).map(|name| folder.join(name)).collect();
-            self.files.extend(found);
+            found.into_iter().for_each(|path| self.list_file(path, false));
         }
     }
 
@@ -268,7 +285,7 @@ impl<'a> Search<'a> {
         for entry in entries.filter_map(Result::ok).take(left + 1) {
             match entry.file_name().into_string() {
                 Ok(name) => names.push(name),
-                Err(name) => drop(self.files.insert(folder.join(name))),
+                Err(name) => self.list_file(folder.join(name), false),
             }
         }
         if names.len() > left {
@@ -285,12 +302,18 @@ impl<'a> Search<'a> {
         let written = self.written.clone();
         let hidden = std::mem::take(&mut self.hidden);
         let mut reader = Reader::new(self.workspace, self.root, &written, &hidden, self.cancel);
-        let (mut read, mut seen): (BTreeMap<String, NamedFile>, BTreeSet<PathBuf>) = Default::default();
+        let (mut read, mut seen): (BTreeMap<String, NamedFile>, BTreeMap<PathBuf, bool>) = Default::default();
         loop {
-            let new: Vec<PathBuf> = std::mem::take(&mut self.files)
-                .into_iter()
-                .filter(|path| seen.insert(path.clone()))
-                .collect();
+            let mut new = Vec::new();
+            for (path, by_word) in std::mem::take(&mut self.files) {
+                match seen.entry(path) {
+                    Entry::Vacant(entry) => {
+                        new.push(entry.key().clone());
+                        entry.insert(by_word);
+                    }
+                    Entry::Occupied(mut known) => *known.get_mut() &= by_word,
+                }
+            }
             if new.is_empty() {
                 break;
             }
@@ -303,8 +326,13 @@ impl<'a> Search<'a> {
                         line[..line.len().min(INTERPRETER_BYTES_MAX)].split(|byte| *byte == b'\n').next();
                     let named = named_paths(&[String::from_utf8_lossy(line.unwrap_or_default())]);
                     let here = self.here.clone();
-                    self.add_words_in(&here, &named, std::iter::empty());
+                    self.add_words_in(&here, &named, std::iter::empty(), false);
                 }
+            }
+        }
+        for (path, by_word) in &seen {
+            if let Some(file) = read.get_mut(&shown(path)) {
+                file.by_word = *by_word;
             }
         }
         for (name, matches) in std::mem::take(&mut self.many) {

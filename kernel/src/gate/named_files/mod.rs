@@ -98,7 +98,9 @@ impl NamedPaths {
             };
             let packages = path.as_ref().map(above).unwrap_or_default();
             let names = [Some(word.clone()), path].into_iter().flatten();
-            names.flat_map(|name| MODULE_SUFFIXES.map(|suffix| format!("{name}{suffix}"))).chain(packages)
+            let found = names.flat_map(|name| MODULE_SUFFIXES.map(|suffix| format!("{name}{suffix}")));
+            // `tool.py` is the word itself, also as a module `py` of `tool`.
+            found.chain(packages).filter(move |found| found != word)
         })
     }
 }
@@ -288,6 +290,7 @@ mod tests {
             "a path names no package"
         );
         assert_eq!((all("--quiet").len(), all("a b").len()), (0, 2 * each), "neither names a module");
+        assert!(!all("tool.py").contains(&"tool.py".to_owned()), "the word itself");
         let long = "a.".repeat(MODULE_BYTES_MAX);
         assert_eq!(
             named_paths(&["-m", "a b", &long[..]]).modules().find(|it| it.len() > MODULE_BYTES_MAX),

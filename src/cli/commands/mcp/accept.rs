@@ -168,6 +168,7 @@ mod tests {
             bytes: 12,
             text: None,
             unbound: None,
+            by_word: true,
         };
         let files: Vec<NamedFile> = (0..PINNED_SHOWN + 2).map(file).collect();
         let lines = pinned_lines(&files);
