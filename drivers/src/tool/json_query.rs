@@ -236,6 +236,8 @@ mod tests {
         }
         let nested = (0..150).fold(json!("x".repeat(1 << 20)), |inner, _| json!({"a": inner, "b": 1}));
         assert!(refused(nested, "$..[?@.a == $.a.a]"), "each level compares what is below it");
+        let named = json!({"=": vec![0; 40_000], "c": vec![0; 40_000]});
+        assert!(refused(named, "$.c[?count($['=']..*) > 3]"), "a name in quotes is no operator");
     }
 
     #[test]

@@ -37,21 +37,11 @@ impl Shape {
     pub(super) fn of(query: &str) -> Shape {
         let mut shape = Shape { regex: 1, ..Shape::default() };
         let mut open = vec![Open::default()];
-        let mut quote = None;
-        let mut escaped = false;
         let bytes = query.as_bytes();
-        for (at, &byte) in bytes.iter().enumerate() {
-            if let Some(end) = quote {
-                if !escaped && byte == end {
-                    quote = None;
-                }
-                escaped = !escaped && byte == b'\\';
-                continue;
-            }
+        for (at, byte) in unquoted(bytes) {
             let depth = open.len();
             let Some(inner) = open.last_mut() else { break };
             match byte {
-                b'\'' | b'"' => quote = Some(byte),
                 b'[' | b'(' => {
                     let before = &query[..at];
                     if before.ends_with("match") || before.ends_with("search") {
@@ -202,18 +192,13 @@ fn regex_cost(call: &str) -> u64 {
 
 /// The second argument of a call that starts at its parenthesis; empty if there is none.
 fn second_argument(call: &str) -> &str {
-    let (mut nesting, mut quote, mut escaped, mut from) = (0, None, false, None);
-    for (at, byte) in call.bytes().enumerate() {
-        match (quote, byte) {
-            (Some(_), _) if escaped => escaped = false,
-            (Some(_), b'\\') => escaped = true,
-            (Some(open), _) if byte == open => quote = None,
-            (Some(_), _) => {}
-            (None, b'\'' | b'"') => quote = Some(byte),
-            (None, b'(' | b'[') => nesting += 1,
-            (None, b')' | b']') => nesting -= 1,
-            (None, b',') if nesting == 1 && from.is_none() => from = Some(at + 1),
-            (None, _) => {}
+    let (mut nesting, mut from) = (0, None);
+    for (at, byte) in unquoted(call.as_bytes()) {
+        match byte {
+            b'(' | b'[' => nesting += 1,
+            b')' | b']' => nesting -= 1,
+            b',' if nesting == 1 && from.is_none() => from = Some(at + 1),
+            _ => {}
         }
         if nesting == 0 {
             return from.map_or("", |from| call[from..at].trim());
@@ -250,9 +235,37 @@ fn is_plain(pattern: &str) -> bool {
 
 /// True if a query within a filter may select several values. `rest` starts behind its `$`.
 fn selects_many(rest: &[u8]) -> bool {
-    let end = rest.iter().position(|byte| b"=<>!&|)".contains(byte)).unwrap_or(rest.len());
-    let query = &rest[..end];
-    query.iter().any(|byte| b"*?:,".contains(byte)) || query.windows(2).any(|pair| pair == b"..")
+    let mut nesting = 0;
+    for (at, byte) in unquoted(rest) {
+        match byte {
+            b'[' => nesting += 1,
+            b']' if nesting > 0 => nesting -= 1,
+            b'*' | b'?' | b':' | b',' => return true,
+            b'.' if rest.get(at + 1) == Some(&b'.') => return true,
+            b']' | b')' | b'=' | b'<' | b'>' | b'!' | b'&' | b'|' => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The bytes of a query outside of quoted names and texts, with their places.
+fn unquoted(query: &[u8]) -> impl Iterator<Item = (usize, u8)> + '_ {
+    let (mut quote, mut escaped) = (None, false);
+    query.iter().copied().enumerate().filter(move |&(_, byte)| match quote {
+        Some(end) => {
+            if !escaped && byte == end {
+                quote = None;
+            }
+            escaped = !escaped && byte == b'\\';
+            false
+        }
+        None if byte == b'\'' || byte == b'"' => {
+            quote = Some(byte);
+            false
+        }
+        None => true,
+    })
 }
 
 /// The size of a value.
@@ -356,6 +369,22 @@ mod tests {
         ] {
             let shape = Shape::of(query);
             assert_eq!((shape.comparisons, shape.root_comparisons), (of_current, of_root), "{query}");
+        }
+    }
+
+    #[test]
+    fn queries_within_filters_count_if_they_may_select_many() {
+        for (query, roots) in [
+            ("$.c[?count($['=']..*) > 3]", 1),
+            (r#"$.c[?count($["a|b)\"]"][*]) > 3]"#, 1),
+            ("$.c[?count($['<']['>', '!']) > 3 && $['&']]", 1),
+            ("$.c[?count($['a'][0:2]) == count($[?@.x])]", 2),
+            ("$.c[?@.a == $['*,..?:'].b && @..c]", 0),
+            (r"$.c[?$['\']*'] == 1, ?@.*]", 0),
+            ("$.c[?match(@.a, $.b) || $.d][*]", 0),
+            ("$.c[?$[0] < $.x]..*", 0),
+        ] {
+            assert_eq!(Shape::of(query).roots, roots, "{query}");
         }
     }
 
