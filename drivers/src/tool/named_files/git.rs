@@ -27,7 +27,15 @@ const OPTIONAL: &str = ":(optional)";
 const OF_FOLDERS: [&str; 3] = [".gitmodules", ".gitconfig", ".config/git/config"];
 
 /// Files of a repository that decide what git does, besides its hooks.
-const FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "commondir"];
+const FILES: [&str; 6] = [
+    "config",
+    "config.worktree",
+    "info/attributes",
+    "commondir",
+    // What is left of an interrupted rebase may run programs.
+    "rebase-merge/git-rebase-todo",
+    "sequencer/todo",
+];
 
 impl Search<'_> {
     /// Adds what git goes by in these folders. Its programs start in the working trees, or in folders that words of the call name.

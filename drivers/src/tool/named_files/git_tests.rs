@@ -41,6 +41,8 @@ async fn repositories_of_submodules_and_worktrees_are_bound() {
     ][..];
     for (argv, planted) in [
         (&["git", "push"][..], ".git/hooks/post-checkout"),
+        (&["git", "rebase", "--continue"], ".git/rebase-merge/git-rebase-todo"),
+        (&["git", "cherry-pick", "--continue"], ".git/sequencer/todo"),
         (&["git", "push"], ".hooks/_/pre-commit"),
         (&["git", "push"], ".hooks/pre-commit"),
         (&["git", "x"], "tools/x.sh"),
