@@ -72,7 +72,7 @@ impl Work {
     }
 
     /// True if the call itself may change files of the workspace. A sub-agent changes none: the calls of its run do.
-    fn writes_files(&self, node: &Node) -> bool {
+    pub(crate) fn writes_files(&self, node: &Node) -> bool {
         match self {
             Work::Tool { tool, .. } => {
                 tool.workspace_use().writes && tool.spec().name != SUB_AGENT_TOOL && self.acts(node)
@@ -82,16 +82,17 @@ impl Work {
     }
 }
 
-/// The turn alone of an approved call, and the files that were approved with it.
-pub(crate) struct ApprovedTurn {
+/// The turn with which an attempt begins.
+pub(crate) struct BeginTurn {
     pub(crate) turn: Turn,
-    pub(crate) files: Vec<NamedFile>,
+    /// The files that were approved with a turn alone; `None` for a turn that others share.
+    pub(crate) approved: Option<Vec<NamedFile>>,
 }
 
-/// An approved call whose turn its journal holds.
-struct Approved<'a> {
-    _turn: CallTurn<'a>,
-    files: Vec<NamedFile>,
+/// An attempt whose turn its journal holds.
+struct Held<'a> {
+    turn: CallTurn<'a>,
+    approved: Option<Vec<NamedFile>>,
 }
 
 /// Does the work within the node's timeout, judges the result and stores it.
@@ -101,14 +102,16 @@ pub(crate) async fn perform(
     node: &Node,
     work: Box<Work>,
     log: Arc<AttemptJournal>,
-    turn: Option<ApprovedTurn>,
+    turn: Option<BeginTurn>,
 ) -> Outcome {
     let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
     let mut closing = Closing { log, done: false };
     let writes = work.writes_files(node);
-    let approved = turn
-        .map(|ApprovedTurn { turn, files }| Approved { _turn: closing.log.hold_alone(turn, writes), files });
-    let acted = closing.log.within(timeout_ms, act(executor, caller, node, work, &closing.log, approved));
+    let held = turn.map(|BeginTurn { turn, approved }| Held {
+        turn: closing.log.hold_turn(turn, writes, approved.is_some()),
+        approved,
+    });
+    let acted = closing.log.within(timeout_ms, act(executor, caller, node, work, &closing.log, held));
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
     if !matches!(acted, Ok(Ok(Ok(_)))) && Box::pin(closing.log.is_in_doubt()).await {
         // An ordinary retry would call the step again, and a patch would do so under another key: the doubt comes
@@ -150,9 +153,8 @@ async fn act(
     node: &Node,
     work: Box<Work>,
     log: &Arc<AttemptJournal>,
-    approved: Option<Approved<'_>>,
+    mut held_turn: Option<Held<'_>>,
 ) -> Result<Value, Failure> {
-    let shares_turn = approved.is_none() && work.writes_files(node);
     let value = match *work {
         Work::Tool { tool, permit, tokens, recorded } => {
             // The policy may have changed while the verdict was being recorded.
@@ -169,15 +171,15 @@ async fn act(
                 ordinal: log.attempt(),
                 refusals: 0,
             };
-            let shared = if shares_turn { Some(log.begin_turn().await) } else { None };
-            let held = log.held_turn();
+            // A call of another kind gives the turn back while it waits for a child run.
+            let held = tool.confinement().and_then(|_| log.held_turn());
             let called = tool.call(
                 permit,
                 CallContext { workspace, timeout_ms, repeatable, origin, attempt, recorded, held },
             );
             let called = log.watch(called).await;
-            // Before the slot: another attempt may hold that, and wait for the turn.
-            drop(shared);
+            // A turn alone lasts over the tests. One that others share ends before the attempt waits for a slot.
+            held_turn = held_turn.filter(|held| held.approved.is_some());
             // The attempt may have returned its slot to wait.
             log.reclaim().await;
             without_tokens(called.unwrap_or_else(|silent| Err(silence(silent))), &tokens)?
@@ -190,7 +192,7 @@ async fn act(
             json!({ "text": text.map_err(|error| structural(error.to_string()))? })
         }
     };
-    if let Err(failure) = judge(executor, caller, node, &value, log, approved).await {
+    if let Err(failure) = judge(executor, caller, node, &value, log, held_turn).await {
         // Without room for the output there is no candidate.
         if failure.category == FailureCategory::InvalidOutput
             && let Ok(output) = Box::pin(executor.results.keep(&value)).await
@@ -210,13 +212,13 @@ async fn judge(
     node: &Node,
     value: &Value,
     log: &Arc<AttemptJournal>,
-    approved: Option<Approved<'_>>,
+    held_turn: Option<Held<'_>>,
 ) -> Result<(), Failure> {
     let Judgement { tests, models, .. } = judge_here(executor, &node.contract, value)?;
     for test in &tests {
         // Boxed: otherwise these rare futures enlarge every attempt.
-        let shared = match &approved {
-            Some(Approved { files, .. }) => {
+        let shared = match held_turn.as_ref().and_then(|held| held.approved.as_ref()) {
+            Some(files) => {
                 Box::pin(check_test_files(executor, caller, &tests, log, files)).await?;
                 None
             }
@@ -225,7 +227,7 @@ async fn judge(
         Box::pin(run_test(caller, test, log)).await?;
         drop(shared);
     }
-    drop(approved);
+    drop(held_turn.map(|held| held.turn));
     // Last, because a model costs more than a broken test.
     for question in models {
         let asked = model_judge::ask(executor, caller, node, &question, value, log);

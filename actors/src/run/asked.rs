@@ -29,7 +29,7 @@ pub(super) struct TurnWait {
 pub(super) enum Stage {
     /// Waits for the turn, until dropped.
     Turn { _end: DropGuard },
-    /// Waits for a slot, with the turn: writers would take it otherwise, again and again.
+    /// Waits for a slot, with a turn alone: writers would take it otherwise, again and again.
     Slot { turn: Option<Turn> },
 }
 

@@ -16,7 +16,7 @@ use ostler_kernel::run::{
 use super::attempt_launch::Launch;
 use super::driver::RunDriver;
 use crate::attempts::approval_request;
-use crate::attempts::attempt::{self, ApprovedTurn, Work};
+use crate::attempts::attempt::{self, BeginTurn, Work};
 use crate::attempts::attempt_journal::{AttemptJournal, Site};
 use crate::base::attempt_end::failed;
 use crate::base::keys::AttemptKey;
@@ -40,10 +40,10 @@ const UNAPPROVED: &str = "what was approved is not what would be done now: tools
 
 /// The approval of an attempt that is about to begin.
 enum Standing {
-    /// A person approved the attempt with these files, or need not.
-    Approved(Vec<NamedFile>),
-    /// Other calls write in the workspace of its program.
-    WantsTurn,
+    /// A person approved the attempt with these files, or need not (`None`).
+    Approved(Option<Vec<NamedFile>>),
+    /// Others write in the workspace, or an approved call does. `alone`: the attempt wants a turn alone.
+    WantsTurn { alone: bool },
     /// Something else was approved.
     Changed,
 }
@@ -80,16 +80,16 @@ impl RunDriver {
         let affords = !self.has_budget() || self.services.run_budgets.may_start(&key, most);
         let afforded =
             if affords { self.prepare(node, Some(attempt)).await } else { Err(self.spent_budget()) };
-        let mut approved = Vec::new();
+        let mut approved = None;
         let prepared = match afforded {
             Ok(prepared) => match self.standing(node, &prepared.work).await {
                 Standing::Approved(files) => {
                     approved = files;
                     Ok(prepared)
                 }
-                Standing::WantsTurn => {
+                Standing::WantsTurn { alone } => {
                     self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
-                    return self.wait_for_turn(key, slot, again);
+                    return self.wait_for_turn(key, slot, again, alone);
                 }
                 Standing::Changed => {
                     self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
@@ -101,7 +101,7 @@ impl RunDriver {
             },
             Err(refusal) => Err(refusal),
         };
-        let turn = self.in_flight.turn.take().map(|turn| ApprovedTurn { turn, files: approved });
+        let turn = self.in_flight.turn.take().map(|turn| BeginTurn { turn, approved });
         match prepared {
             Ok(Prepared { refs, .. }) if again && !self.is_same_work(node, &refs) => {
                 self.release_slot(slot);
@@ -151,7 +151,7 @@ impl RunDriver {
     /// names. They are looked at while no other call writes.
     async fn standing(&mut self, node: &Node, work: &Work) -> Standing {
         if self.run.approval_kind(&node.id) != Some(HumanRequestKind::Before) {
-            return Standing::Approved(Vec::new());
+            return self.share_turn(node, work);
         }
         loop {
             let (gatekeeper, caller) = (&self.services.gatekeeper, &self.caller);
@@ -163,14 +163,32 @@ impl RunDriver {
             }
             // A program also finds files that come to be after its start.
             let wants_turn = !shown.files.is_empty() || !shown.tests.is_empty() || work.runs_program();
-            if !wants_turn || self.in_flight.turn.is_some() {
-                return Standing::Approved(shown.files);
+            if !wants_turn {
+                return self.share_turn(node, work);
+            }
+            if self.in_flight.turn.is_some() {
+                return Standing::Approved(Some(shown.files));
             }
             let key = self.key(&node.id, self.run.instance(&node.id).map_or(0, |instance| instance.attempts));
             self.in_flight.turn = self.services.executor.turns.try_alone(&self.caller.workspace, &key);
             if self.in_flight.turn.is_none() {
-                return Standing::WantsTurn;
+                return Standing::WantsTurn { alone: true };
             }
+        }
+    }
+
+    /// Takes a turn that others share, if the work may write. The turn is taken before the intent is recorded: an attempt that never
+    /// got one has done nothing.
+    fn share_turn(&mut self, node: &Node, work: &Work) -> Standing {
+        self.in_flight.turn = None;
+        if !work.writes_files(node) {
+            return Standing::Approved(None);
+        }
+        let key = self.key(&node.id, self.run.instance(&node.id).map_or(0, |instance| instance.attempts));
+        self.in_flight.turn = self.services.executor.turns.try_shared(&self.caller.workspace, &key);
+        match self.in_flight.turn {
+            Some(_) => Standing::Approved(None),
+            None => Standing::WantsTurn { alone: false },
         }
     }
 

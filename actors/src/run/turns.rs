@@ -1,5 +1,6 @@
-//! Approved attempts that wait until no other call writes in their workspace. Such an attempt has started and has no slot: a call
-//! that writes may need the slot. Waits are not recorded: after a crash the attempts are lost ones, and run again.
+//! Attempts that wait for their turn in the workspace: approved ones until no other call writes, and ones that write until no approved
+//! one does. Such an attempt has started and has no slot: the call that it waits for may need the slot. Waits are not recorded: after a
+//! crash the attempts are lost ones, and run again.
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::RunInput;
@@ -13,8 +14,8 @@ use crate::messages::slots::Ticket;
 use crate::messages::turn::TurnEnd;
 
 impl RunDriver {
-    /// Returns the slot of an attempt, and waits until no other call writes. The end arrives as [`AgentMessage::Turn`].
-    pub(super) fn wait_for_turn(&mut self, key: AttemptKey, slot: Ticket, again: bool) {
+    /// Returns the slot of an attempt, and waits for its turn. The end arrives as [`AgentMessage::Turn`].
+    pub(super) fn wait_for_turn(&mut self, key: AttemptKey, slot: Ticket, again: bool, alone: bool) {
         self.release_slot(slot);
         self.release_budget(&key);
         let end = CancellationToken::new();
@@ -23,7 +24,14 @@ impl RunDriver {
         let (me, turns) = (self.me.clone(), self.services.executor.turns.clone());
         let workspace = self.caller.workspace.clone();
         tokio::spawn(async move {
-            if let Some(came) = end.run_until_cancelled_owned(turns.alone(&workspace, &key)).await {
+            let turn = async {
+                if alone {
+                    return turns.alone(&workspace, &key).await.map(Some);
+                }
+                turns.shared_is_free(&workspace).await;
+                Ok(None)
+            };
+            if let Some(came) = end.run_until_cancelled_owned(turn).await {
                 let _ = me.cast(AgentMessage::Turn(Box::new(TurnEnd { key, came })));
             }
         });
@@ -45,7 +53,7 @@ impl RunDriver {
             }
             Ok(turn) => {
                 if let Some(waits) = self.in_flight.turns.get_mut(&key.node) {
-                    waits.stage = Stage::Slot { turn: Some(turn) };
+                    waits.stage = Stage::Slot { turn };
                 }
                 self.rerun(vec![key.node]);
             }

@@ -35,7 +35,7 @@ impl Drop for CallTurn<'_> {
 }
 
 impl AttemptJournal {
-    /// Waits for a turn of a call that may write. Meanwhile the attempt has no slot, and its clock stands still. Dropping the future
+    /// Waits for a turn of a test, which may write. Meanwhile the attempt has no slot, and its clock stands still. Dropping the future
     /// takes no turn.
     pub(crate) async fn begin_turn(&self) -> CallTurn<'_> {
         lock(&self.turn).is_wanted = true;
@@ -44,11 +44,10 @@ impl AttemptJournal {
         turn
     }
 
-    /// Begins with the turn alone of an approved call. `writes`: the call may write by itself, also after child runs.
-    pub(crate) fn hold_alone(&self, alone: Turn, writes: bool) -> CallTurn<'_> {
+    /// Begins with a turn; `is_alone`: that of an approved call. `writes`: the call may write by itself, also after child runs.
+    pub(crate) fn hold_turn(&self, begun: Turn, writes: bool, is_alone: bool) -> CallTurn<'_> {
         let mut turn = lock(&self.turn);
-        (turn.held, turn.is_wanted) = (Some(Arc::new(alone)), writes);
-        turn.is_alone = true;
+        (turn.held, turn.is_wanted, turn.is_alone) = (Some(Arc::new(begun)), writes, is_alone);
         CallTurn(self)
     }
 
