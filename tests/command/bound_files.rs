@@ -231,3 +231,33 @@ fn a_script_in_a_further_folder_that_steps_may_write_is_bound() {
     world.ostler(&format!("approve @last go --config ostler.toml --digest {digest}"));
     assert_eq!(world.work("out"), "");
 }
+
+#[test]
+fn a_script_in_the_workspace_of_another_run_is_bound_by_its_content() {
+    let world = world();
+    let other = world.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    world.file("ostler.toml", &format!("[sandbox]\nread = [{other:?}]\n"));
+    std::os::unix::fs::symlink("../other/deploy.sh", world.path().join("work/deploy.sh")).unwrap();
+    let write = |text: &str| {
+        let plan = format!(
+            "id: write\nnodes:\n  - id: w\n    tool: fs.write\n    params: {{path: deploy.sh, mode: replace, text: {text:?}}}\n"
+        );
+        world.file("write.yaml", &plan);
+        world.ostler("run write.yaml --workspace other --config ostler.toml").exits(0);
+    };
+    let absolute = other.join("deploy.sh").display().to_string();
+    for (script, path) in [("./deploy.sh", "deploy.sh"), (&absolute, &*absolute)] {
+        write("echo kind > out\n");
+        world.file("deploy.yaml", &DEPLOY.replace("./deploy.sh", script));
+        world.ostler("run deploy.yaml --workspace work --intent 2 --config ostler.toml").exits(3);
+        let listed = world.ostler("approvals --json --config ostler.toml").exits(0).lines();
+        let asked = listed.last().unwrap();
+        assert_eq!(asked["files"][0]["path"], *path);
+        let digest = asked["digest"].as_str().unwrap();
+        write("echo evil > out\n");
+        let (run, yes) = (asked["run"].as_str().unwrap(), format!("--config ostler.toml --digest {digest}"));
+        world.ostler(&format!("approve {run} go {yes}"));
+        assert_eq!(world.work("out"), "", "{script}");
+    }
+}

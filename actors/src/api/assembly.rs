@@ -106,6 +106,7 @@ impl Parts {
             rates: Arc::new(rates),
         }));
         let writes_outside = gatekeeper.toolbox.iter().any(|tool| tool.writes_outside());
+        let read_outside = gatekeeper.toolbox.iter().flat_map(|tool| tool.reads_outside()).collect();
         let executor = Arc::new(Executor {
             journal: Arc::clone(&journal),
             runs: Arc::clone(&runs),
@@ -121,7 +122,7 @@ impl Parts {
             gatekeeper: Arc::clone(&gatekeeper),
             measures: measures.clone(),
             children: ChildRunSlot::new(limits.live_agents),
-            turns: Arc::new(WorkspaceTurns::new(writes_outside)),
+            turns: Arc::new(WorkspaceTurns::new(writes_outside, read_outside)),
         });
         RunServices {
             journal,

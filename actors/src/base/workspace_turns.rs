@@ -3,7 +3,7 @@
 //! Calls that may write share a turn. A program call that was approved has one alone, from the last look at the files that it names to
 //! its end: a step that writes meanwhile could exchange them between the look and the start, or before the test of the call.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(crate) struct WorkspaceTurns {
     changed: Notify,
     /// Calls write in folders besides their workspace, so that all workspaces count as one.
     is_one: bool,
+    /// Files and folders that calls of any workspace may read: what writes there counts for all workspaces.
+    shown: Vec<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -71,9 +73,9 @@ impl Drop for Turn {
 }
 
 impl WorkspaceTurns {
-    /// `is_one`: calls write in folders besides their workspace.
-    pub(crate) fn new(is_one: bool) -> WorkspaceTurns {
-        WorkspaceTurns { is_one, ..WorkspaceTurns::default() }
+    /// `is_one`: calls write in folders besides their workspace. `shown`: what they may read there, without links.
+    pub(crate) fn new(is_one: bool, shown: Vec<PathBuf>) -> WorkspaceTurns {
+        WorkspaceTurns { is_one, shown, ..WorkspaceTurns::default() }
     }
 
     /// Waits for a turn alone. Another turn alone is waited for as long as it takes. Dropping the future gives the wait up.
@@ -127,7 +129,8 @@ impl WorkspaceTurns {
     }
 
     fn of(&self, workspace: &Arc<Path>) -> Arc<Path> {
-        if self.is_one { Path::new("/").into() } else { Arc::clone(workspace) }
+        let is_seen = || self.shown.iter().any(|it| it.starts_with(workspace) || workspace.starts_with(it));
+        if self.is_one || is_seen() { Path::new("/").into() } else { Arc::clone(workspace) }
     }
 
     async fn wait<T>(&self, mut come: impl FnMut() -> Option<T>) -> T {
@@ -244,8 +247,28 @@ mod tests {
 
     #[tokio::test]
     async fn where_calls_write_besides_their_workspace_all_are_one() {
-        let turns = Arc::new(WorkspaceTurns::new(true));
+        let turns = Arc::new(WorkspaceTurns::new(true, Vec::new()));
         let _writing = turns.try_shared(&workspace("/a"), &call("a")).expect("nobody is alone");
         assert!(turns.try_alone(&workspace("/b"), &call("b")).is_none());
+    }
+
+    #[tokio::test]
+    async fn what_writes_where_calls_of_other_workspaces_read_counts_for_all() {
+        let shown = ["/projects", "/home/bin"].map(PathBuf::from).to_vec();
+        let turns = Arc::new(WorkspaceTurns::new(false, shown));
+        for (writer, reader, expected) in [
+            ("/projects/b", "/projects/a", false),
+            ("/projects/b", "/a", false),
+            ("/projects", "/a", false),
+            ("/home", "/a", false),
+            ("/b", "/a", true),
+        ] {
+            let writing = turns.try_shared(&workspace(writer), &call("a")).expect("nobody is alone");
+            assert_eq!(turns.try_alone(&workspace(reader), &call("b")).is_some(), expected, "{writer}");
+            drop(writing);
+            let alone = turns.try_alone(&workspace(reader), &call("b")).expect("nobody writes");
+            assert_eq!(turns.try_shared(&workspace(writer), &call("a")).is_some(), expected, "{writer}");
+            drop(alone);
+        }
     }
 }

@@ -26,6 +26,7 @@ mod resolver;
 #[cfg(target_os = "linux")]
 mod rules;
 mod rungs;
+mod shown;
 mod spec;
 mod workspaces;
 

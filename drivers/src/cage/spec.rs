@@ -28,12 +28,12 @@ use crate::tool::tool_spec::{structural, transient};
 /// Makes the cages of calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Cages {
-    config: SandboxConfig,
-    write: Vec<PathBuf>,
-    hidden: Hidden,
+    pub(super) config: SandboxConfig,
+    pub(super) write: Vec<PathBuf>,
+    pub(super) hidden: Hidden,
     /// What was noted last of where programs write.
     noted: Arc<Mutex<Option<Noted>>>,
-    enabled: bool,
+    pub(super) enabled: bool,
 }
 
 impl Cages {
@@ -185,20 +185,6 @@ impl Cages {
         Ok(Some(spec))
     }
 
-    /// Folders that steps may write by programs and by MCP servers, besides the workspace.
-    pub(crate) fn written(&self) -> impl Iterator<Item = PathBuf> {
-        self.write.iter().chain(&self.config.written).cloned()
-    }
-
-    /// Folders without links that no program of a call sees, whatever a step does until the cage of the call is made. Folders that are
-    /// hidden because they look like data folders are not among them: a step makes and moves such. Blocks as [`Cages::cage`] does.
-    pub(crate) fn unseen(&self) -> Vec<PathBuf> {
-        if !self.enabled || reached(&self.config).rung == CageRung::None {
-            return Vec::new();
-        }
-        self.hidden.lasting()
-    }
-
     /// Refuses a program that makes cages where steps write: another one in its place would run without a cage. The answer of
     /// [`reached`] is older than the last step.
     fn guard_maker(&self, key: &str, maker: Option<&Path>, call: CagedCall<'_>) -> Result<(), Failure> {
@@ -274,10 +260,7 @@ impl Cages {
             (_, false) => more,
             (_, true) => paths::writable(&workspace, &more),
         };
-        let search_path = std::env::var_os("PATH").unwrap_or_default();
-        let home = std::env::home_dir().filter(|home| home.is_absolute());
-        let mut users = paths::of_user(&search_path, home.as_deref(), &mut resolver);
-        users.extend(self.config.read.iter().filter_map(|path| resolver.find(path)));
+        let mut users = self.users(&mut resolver);
         users.extend(paths::repository(&workspace));
         let mut read: Vec<PathBuf> = paths::SYSTEM_READ.iter().map(PathBuf::from).collect();
         read.retain(|path| path.exists());

@@ -203,6 +203,13 @@ impl Workspaces {
         self.read().map(|notes| notes.data.into_iter().collect()).unwrap_or_default()
     }
 
+    /// The folders in which steps wrote, as far as the notes can be read: without them no step starts.
+    pub(super) fn folders(&self) -> BTreeSet<PathBuf> {
+        self.read()
+            .map(|notes| notes.ran.into_keys().chain(notes.files.into_keys()).collect())
+            .unwrap_or_default()
+    }
+
     /// Whether steps may have written a file or folder, or a link on the way to it; also where the notes cannot tell.
     pub fn is_written(&self, path: &Path) -> bool {
         let Ok(notes) = self.read() else { return true };

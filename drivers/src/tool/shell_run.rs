@@ -133,9 +133,12 @@ impl Tool for ShellRun {
             argv.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
         let (stdin, cwd) = (text("stdin"), text("cwd"));
-        let written = std::iter::once(workspace.to_path_buf()).chain(self.cages.written()).collect();
-        let cages = self.cages.clone();
-        let naming = move || Naming { argv, stdin, cwd, written, hidden: cages.unseen() };
+        let (cages, root) = (self.cages.clone(), Arc::clone(&workspace));
+        let naming = move || {
+            let of_run = std::iter::once(root.to_path_buf()).chain(cages.written());
+            let written = of_run.chain(cages.written_by_others(&root)).collect();
+            Naming { argv, stdin, cwd, written, hidden: cages.unseen() }
+        };
         Box::pin(named_files(naming, workspace))
     }
 
@@ -145,6 +148,10 @@ impl Tool for ShellRun {
 
     fn writes_outside(&self) -> bool {
         self.cages.written().next().is_some()
+    }
+
+    fn reads_outside(&self) -> Vec<PathBuf> {
+        self.cages.shown()
     }
 
     fn reads_strangers_outside(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -156,6 +156,12 @@ pub trait Tool: Send + Sync + 'static {
     /// True if calls may write in folders besides the workspace. The default is `false`.
     fn writes_outside(&self) -> bool {
         false
+    }
+
+    /// Files and folders besides the workspace that programs of calls may read, without links, and that no package of the system has
+    /// put there. The default names none.
+    fn reads_outside(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// The files of the workspace that a call names or executes, as they are now: an approval of the call holds for these contents

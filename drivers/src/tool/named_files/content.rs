@@ -1,5 +1,6 @@
 //! Reads a named file: the digest of its content, or of the place outside that it leads to, or why nothing can be bound to it.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read};
@@ -14,6 +15,7 @@ use ostler_kernel::port::{NAMED_TEXT_BYTES_MAX, NamedFile};
 use rustix::fs::OFlags;
 
 use super::NAMED_FILES_BYTES_MAX;
+use super::places::is_within;
 use super::way::Way;
 use crate::tool::blocking_tool::CancelFlag;
 use crate::tool::workspace::{CHUNK_BYTES, Workspace};
@@ -75,7 +77,7 @@ pub(super) struct Reader<'a> {
     pub(super) workspace: &'a Workspace,
     pub(super) root: &'a Path,
     /// Folders that steps may write, without links.
-    pub(super) written: &'a [PathBuf],
+    written: &'a BTreeSet<PathBuf>,
     /// Folders that the program does not see, without links.
     hidden: &'a [PathBuf],
     cancel: &'a CancelFlag,
@@ -87,7 +89,7 @@ impl<'a> Reader<'a> {
     pub(super) fn new(
         workspace: &'a Workspace,
         root: &'a Path,
-        written: &'a [PathBuf],
+        written: &'a BTreeSet<PathBuf>,
         hidden: &'a [PathBuf],
         cancel: &'a CancelFlag,
     ) -> Reader<'a> {
@@ -135,7 +137,7 @@ impl<'a> Reader<'a> {
         if let Some(why) = way.lost {
             return alone(unbound(name, why));
         }
-        let is_written = self.written.iter().any(|folder| way.real.starts_with(folder));
+        let is_written = is_within(&way.real, self.written);
         let within = way.real.strip_prefix(self.root).ok();
         let meta = match way.real.symlink_metadata() {
             Ok(meta) if meta.is_dir() => return None,

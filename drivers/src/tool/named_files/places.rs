@@ -49,7 +49,7 @@ impl Search<'_> {
 
     /// True for an absolute path at or below a folder that steps may write.
     pub(super) fn is_written(&self, path: &Path) -> bool {
-        self.written.iter().any(|folder| path.starts_with(folder))
+        is_within(path, &self.written)
     }
 
     /// True for a folder. Noted if a step may write there and the system forbids to look.
@@ -120,6 +120,11 @@ impl Search<'_> {
         let path = shown(path);
         self.bound.borrow_mut().insert(path.clone(), unbound(path, why));
     }
+}
+
+/// True for a path that is one of these folders, or lies below one. There may be thousands.
+pub(super) fn is_within(path: &Path, folders: &BTreeSet<PathBuf>) -> bool {
+    path.ancestors().any(|above| folders.contains(above))
 }
 
 /// An absolute path without `.` and `..`.

@@ -36,7 +36,7 @@ pub(super) struct Search<'a> {
     pub(super) root: &'a Path,
     here: PathBuf,
     /// Folders that steps may write, as they are named and without links.
-    pub(super) written: Vec<PathBuf>,
+    pub(super) written: BTreeSet<PathBuf>,
     /// Folders without links that the program does not see.
     hidden: Vec<PathBuf>,
     /// Folders in which programs are found, as far as a step may write them.
@@ -61,17 +61,17 @@ impl<'a> Search<'a> {
         workspace: &'a Workspace,
         root: &'a Path,
         here: &Path,
-        mut written: Vec<PathBuf>,
+        written: Vec<PathBuf>,
         hidden: Vec<PathBuf>,
         cancel: &'a CancelFlag,
     ) -> Search<'a> {
-        written.extend(written.clone().iter().filter_map(|folder| folder.canonicalize().ok()));
+        let real: Vec<PathBuf> = written.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
         let mut search = Search {
             workspace,
             root,
             here: PathBuf::new(),
             on_path: BTreeSet::new(),
-            written,
+            written: written.into_iter().chain(real).collect(),
             hidden,
             files: BTreeMap::new(),
             bound: RefCell::default(),

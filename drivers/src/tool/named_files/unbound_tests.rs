@@ -301,7 +301,7 @@ fn a_look_that_was_given_up_looks_at_nothing_more() {
             );
         }
     }
-    let (cancel, written) = (CancelFlag::cancelled(), [root.to_owned()]);
+    let (cancel, written) = (CancelFlag::cancelled(), [root.to_owned()].into());
     let mut reader = Reader::new(&workspace, root, &written, &[], &cancel);
     let (file, start) = reader.read(Path::new("lib/run.sh")).expect("it is there");
     assert_eq!(

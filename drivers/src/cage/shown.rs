@@ -1,0 +1,57 @@
+//! What programs of calls see and steps may write, besides their own workspace.
+
+use std::path::{Path, PathBuf};
+
+use ostler_kernel::port::CageRung;
+
+use super::paths;
+use super::resolver::Resolver;
+use super::rungs::reached;
+use super::spec::Cages;
+use super::workspaces::Workspaces;
+
+impl Cages {
+    /// Folders that steps may write by programs and by MCP servers, besides the workspace.
+    pub(crate) fn written(&self) -> impl Iterator<Item = PathBuf> {
+        self.write.iter().chain(&self.config.written).cloned()
+    }
+
+    /// Folders in which steps of any run wrote, as far as programs of calls may see something there. Blocks as [`Cages::cage`] does.
+    pub(crate) fn written_by_others(&self, workspace: &Path) -> Vec<PathBuf> {
+        let known = self.config.workspaces.iter().flat_map(Workspaces::folders);
+        let mut shown = self.shown();
+        match reached(&self.config).rung {
+            CageRung::None => shown.push(PathBuf::from("/")),
+            _ => shown.extend(paths::repository(workspace)),
+        }
+        let is_seen =
+            |folder: &PathBuf| shown.iter().any(|it| it.starts_with(folder) || folder.starts_with(it));
+        known.filter(is_seen).collect()
+    }
+
+    /// Files and folders besides the workspace that programs of calls may read, and that are not the system's; all without a cage.
+    pub(crate) fn shown(&self) -> Vec<PathBuf> {
+        match self.enabled && self.config.minimum > CageRung::None {
+            true => self.users(&mut Resolver::new(std::iter::empty(), None)),
+            false => vec![PathBuf::from("/")],
+        }
+    }
+
+    /// What belongs to the user and is shown to programs.
+    pub(super) fn users(&self, resolver: &mut Resolver) -> Vec<PathBuf> {
+        let search_path = std::env::var_os("PATH").unwrap_or_default();
+        let home = std::env::home_dir().filter(|home| home.is_absolute());
+        let mut users = paths::of_user(&search_path, home.as_deref(), resolver);
+        users.extend(self.config.read.iter().filter_map(|path| resolver.find(path)));
+        users
+    }
+
+    /// Folders without links that no program of a call sees, whatever a step does until the cage of the call is made. Folders that are
+    /// hidden because they look like data folders are not among them: a step makes and moves such. Blocks as [`Cages::cage`] does.
+    pub(crate) fn unseen(&self) -> Vec<PathBuf> {
+        if !self.enabled || reached(&self.config).rung == CageRung::None {
+            return Vec::new();
+        }
+        self.hidden.lasting()
+    }
+}
