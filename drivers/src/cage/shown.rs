@@ -55,3 +55,43 @@ impl Cages {
         self.hidden.lasting()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::config::SandboxConfig;
+    use super::*;
+
+    #[test]
+    fn folders_of_other_runs_count_if_programs_see_something_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["projects/a", "projects/b", "around/shown", "elsewhere", "notes"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("projects", root.join("link")).unwrap();
+        let notes = Workspaces::at(&root.join("notes"));
+        for name in ["projects/b", "around", "elsewhere"] {
+            notes.note_files(&root.join(name), &BTreeSet::new()).unwrap();
+        }
+        let read = [root.join("link"), root.join("around/shown")].to_vec();
+        let config = SandboxConfig { read, workspaces: Some(notes), ..SandboxConfig::default() };
+        let counted = |config: &SandboxConfig, enabled: bool| {
+            let found = Cages::new(config, &[], enabled, None).written_by_others(&root.join("projects/a"));
+            let names =
+                found.iter().map(|found| found.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            counted(&config, false),
+            ["around", "elsewhere", "projects/b"],
+            "all is seen without a cage"
+        );
+        if reached(&config).rung > CageRung::None {
+            assert_eq!(counted(&config, true), ["around", "projects/b"]);
+            let closed = SandboxConfig { read: Vec::new(), ..config };
+            assert_eq!(counted(&closed, true), [""; 0]);
+        }
+    }
+}
