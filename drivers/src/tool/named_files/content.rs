@@ -233,9 +233,10 @@ fn kind(meta: &Metadata) -> Option<&'static str> {
     kinds.into_iter().find_map(|(is, name)| is.then_some(name))
 }
 
-/// A path for a message; one that is no UTF-8 with escapes.
+/// A path for a message, another one for each path: one that is no UTF-8 has quotes and escapes, and so has one that begins with a quote.
 pub(super) fn shown(path: &Path) -> String {
-    path.to_str().map_or_else(|| format!("{path:?}"), str::to_owned)
+    let plain = path.to_str().filter(|text| !text.starts_with('"'));
+    plain.map_or_else(|| format!("{path:?}"), str::to_owned)
 }
 
 /// A file with the digest of its content. Ends early, with nothing bound, once nobody waits for the look.

@@ -68,3 +68,19 @@ async fn a_file_to_which_another_one_leads_is_not_there_for_its_word_alone() {
     let expected = &[("a/run.sh", false), ("run.sh", true)][..];
     check(there, &["sh", "l/../run.sh", "a/run.sh"], expected).await;
 }
+
+/// A name that is no UTF-8 is shown with escapes, and a step can give another file a name that reads like that.
+#[tokio::test]
+async fn files_whose_names_are_shown_alike_are_bound_both() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let places =
+        [&b"\xff.sh"[..], b"\"\\xFF.sh\""].map(|name| folder.path().join(std::ffi::OsStr::from_bytes(name)));
+    places.iter().for_each(|place| std::fs::write(place, "1").expect("written"));
+    for place in &places {
+        let before = names(folder.path(), &["sh", "-c", "cat *.sh* | sh"], None).await;
+        assert_eq!(before.len(), 2, "{before:?}");
+        std::fs::write(place, "2").expect("written");
+        assert_ne!(names(folder.path(), &["sh", "-c", "cat *.sh* | sh"], None).await, before, "{place:?}");
+    }
+}
