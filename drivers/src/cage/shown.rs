@@ -1,4 +1,4 @@
-//! What programs of calls see and steps may write, besides their own workspace.
+//! Folders that programs of calls see and steps may write, besides their own workspace.
 
 use std::path::{Path, PathBuf};
 

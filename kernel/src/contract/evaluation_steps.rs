@@ -16,7 +16,7 @@ use super::schema_graph::Subschema;
 #[derive(Debug)]
 pub(super) struct Visits(Vec<Visited>);
 
-/// What an evaluation visits from one subschema.
+/// The visits of an evaluation from one subschema.
 #[derive(Debug, Default)]
 pub(super) struct Visited {
     steps: u64,

@@ -11,6 +11,8 @@ mod question;
 mod reliability;
 mod schema;
 mod schema_cost;
+#[cfg(test)]
+mod schema_cost_tests;
 mod schema_graph;
 mod spec_error;
 

@@ -64,7 +64,7 @@ impl Run {
             GateAnswer::Hold => {
                 let instance = &mut self.instances[at];
                 instance.held_by_gate = true;
-                // Who granted the words of the call has not seen the reason of the hold.
+                // The grant was given without the reason of the hold.
                 if instance.answered.as_ref().is_some_and(|answered| grant::is_author(&answered.by)) {
                     instance.approved = false;
                 }

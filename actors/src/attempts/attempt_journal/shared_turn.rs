@@ -1,4 +1,4 @@
-//! What an attempt holds of its turn among the calls that may write.
+//! The state of an attempt's turn among the calls that may write.
 
 use std::sync::Arc;
 

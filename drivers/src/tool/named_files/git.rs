@@ -32,7 +32,7 @@ const FILES: [&str; 6] = [
     "config.worktree",
     "info/attributes",
     "commondir",
-    // What is left of an interrupted rebase may run programs.
+    // The rest of an interrupted rebase may run programs.
     "rebase-merge/git-rebase-todo",
     "sequencer/todo",
 ];
