@@ -15,7 +15,7 @@ use ostler_kernel::port::{JSON, Position, Recorded, Seq};
 use ostler_kernel::run::{
     AttemptInput, Canceller, CrashRecovery, DecisionContext, FailureCategory, InputError, IntentContext,
     NodeState, Operation, RECOVERIES_MAX, RecoveryContext, Resolution, RuleDiagnoser, Run, RunFold,
-    RunFoldError, RunInput, RunOutcome, StaticPlanner, executable_digest,
+    RunFoldError, RunInput, RunOutcome, StaticPlanner, TransitionReason, executable_digest,
 };
 use ostler_kernel::template::RENDER_BYTES_MAX;
 use ostler_kernel::{json, lineage};
@@ -583,7 +583,7 @@ fn a_run_at_rest_is_cancelled_to_its_end_whatever_its_nodes_did() {
         {"id": "fire", "tool": "fire"}, {"id": "done", "tool": "look"},
         {"id": "later", "tool": "look", "deps": ["ready"]},
     ]));
-    ["look", "write", "fire"].iter().for_each(|node| start(&mut run, node));
+    ["look", "write", "fire"].iter().for_each(|node| drop(record_intent(&mut run, 1, node, &[])));
     execute(&mut run, 1, "done", &json!({}));
     assert!(!run.waits_for_person());
     let events = with(&mut run, |run, cx| run.cancel_and_close(cx, Canceller::Operator)).unwrap();
@@ -615,9 +615,37 @@ fn a_run_at_rest_that_only_waits_for_its_contract_is_left_to_be_judged() {
 }
 
 #[test]
+fn a_legal_step_that_died_with_its_process_is_for_a_person_to_settle() {
+    for (domain, expected) in [("legal", NodeState::WaitingHuman), ("testing", NodeState::Running)] {
+        let policy = json!({"in_doubt": "ask", "domain": domain});
+        let source = json!({"id": "p", "policy": policy, "nodes": [{"id": "n", "tool": "look"}]});
+        let draft: PlanDraft = serde_json::from_value(source).unwrap();
+        let plan = draft.validate(&Settings::real(4, &Known)).unwrap();
+        let mut run = Run::new(Arc::new(plan), 1, 0);
+        with(&mut run, |run, cx| run.decide(cx, RunInput::Propagate));
+        record_intent(&mut run, 1, "n", &[]);
+        with(&mut run, |run, cx| run.decide(cx, RunInput::AttemptLost("n".into())));
+        assert_eq!(run.instance(&"n".into()).unwrap().state(), expected, "{domain}");
+    }
+}
+
+#[test]
+fn an_attempt_without_an_intent_is_not_in_doubt() {
+    let mut run = open(json!([{"id": "n", "tool": "fire"}]));
+    start(&mut run, "n");
+    with(&mut run, |run, cx| run.decide(cx, RunInput::AttemptLost("n".into())));
+    assert_eq!(run.instance(&"n".into()).unwrap().state(), NodeState::Running, "the attempt runs again");
+    with(&mut run, |run, cx| run.decide(cx, RunInput::Operator(Operation::Cancel("n".into()))));
+    with(&mut run, |run, cx| run.decide(cx, RunInput::AttemptLost("n".into())));
+    let instance = run.instance(&"n".into()).unwrap();
+    assert_ne!(instance.reason, Some(TransitionReason::InDoubt), "{:?}", instance.state());
+    assert!(instance.state().is_terminal());
+}
+
+#[test]
 fn a_run_waits_for_a_person_when_nothing_else_goes_on() {
     let mut run = open(json!([{"id": "n", "tool": "fire"}, {"id": "m", "tool": "look"}]));
-    start(&mut run, "n");
+    record_intent(&mut run, 1, "n", &[]);
     start(&mut run, "m");
     with(&mut run, |run, cx| run.decide(cx, RunInput::AttemptLost("n".into())));
     assert_eq!(run.instance(&"n".into()).unwrap().state(), NodeState::WaitingHuman);

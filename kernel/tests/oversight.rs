@@ -255,14 +255,3 @@ fn a_rejection_ends_a_node_whose_rejections_are_for_a_person() {
     stage.end("a", given(), false);
     assert_eq!(stage.answer("a", false, "no"), NodeState::Failed);
 }
-
-#[test]
-fn a_legal_step_that_died_with_its_process_is_for_a_person_to_settle() {
-    for (domain, expected) in [("legal", NodeState::WaitingHuman), ("testing", NodeState::Running)] {
-        let policy = json!({"in_doubt": "ask", "domain": domain});
-        let mut stage = Stage::new(policy, json!([{"id": "a", "tool": "plain"}]));
-        stage.within(|run, cx| run.start(cx, &"a".into(), None));
-        stage.take(RunInput::AttemptLost("a".into()));
-        assert_eq!(stage.state("a"), expected, "{domain}");
-    }
-}

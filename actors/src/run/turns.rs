@@ -1,6 +1,6 @@
 //! Attempts that wait for their turn in the workspace: approved ones until no other call writes, and ones that write until no approved
 //! one does. Such an attempt has started and has no slot: the call that it waits for may need the slot. Waits are not recorded: after a
-//! crash the attempts are lost ones.
+//! crash the attempts are lost ones without an intent, and run again.
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::RunInput;

@@ -228,7 +228,9 @@ impl Run {
 
     fn apply_intent(&mut self, intent: &AttemptIntent) -> Result<(), IllegalStep> {
         let (reuse, idempotency_key) = (intent.reuse, intent.idempotency_key);
-        self.instance_mut(&intent.node)?.identity = Some(WorkIdentity { reuse, idempotency_key });
+        let instance = self.instance_mut(&intent.node)?;
+        instance.begun = intent.attempt;
+        instance.identity = Some(WorkIdentity { reuse, idempotency_key });
         Ok(())
     }
 

@@ -107,8 +107,8 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Reacts to an attempt lost with its process. Work without idempotency is in doubt. A draining attempt ends as failed.
-    /// Any other attempt stays `running`: the caller repeats the attempt under the same number.
+    /// Reacts to an attempt lost with its process. Work without idempotency is in doubt, if its intent was recorded. A draining attempt
+    /// ends as failed. Any other attempt stays `running`: the caller repeats the attempt under the same number.
     pub(super) fn attempt_lost(&mut self, node: &NodeId) {
         let Some(at) = self.run.position(node) else { return };
         let (description, instance) = (&self.run.plan.nodes[at], &self.run.instances[at]);
@@ -120,11 +120,15 @@ impl Decision<'_, '_, '_> {
         let asks =
             RecoveryStrategy::decide(FailureCategory::Crash, policy.domain.as_deref(), &policy.recovery)
                 == RecoveryStrategy::HumanEscalation;
-        if description.on_lost_result() == OnLostResult::InDoubt || (asks && !draining) {
+        let has_begun = instance.begun == instance.attempts;
+        if has_begun && (description.on_lost_result() == OnLostResult::InDoubt || (asks && !draining)) {
             self.in_doubt(at, draining);
         } else if draining {
-            let message = "the process died before the attempt ended".to_owned();
-            let outcome = Outcome::Failed(Failure { category: FailureCategory::Crash, message });
+            let (category, message) = match has_begun {
+                true => (FailureCategory::Crash, "the process died before the attempt ended"),
+                false => (FailureCategory::Transient, "the attempt was given up before it began"),
+            };
+            let outcome = Outcome::Failed(Failure { category, message: message.to_owned() });
             let result = AttemptResult::without_cost(node.clone(), instance.attempts, outcome);
             self.result(Box::new(result), false);
         }

@@ -191,6 +191,8 @@ pub struct NodeInstance {
     pub approvals: Vec<RecordedApproval>,
     /// The last attempt that a person settled, and the decision.
     pub resolved: Option<(u32, ResolutionKind)>,
+    /// Number of the last attempt with an intent: a later one has done nothing yet.
+    pub begun: u32,
     /// Identity of the last attempt's work, from its intent.
     pub identity: Option<WorkIdentity>,
     /// Output of the last attempt; see [`NodeInstance::result`].
@@ -260,6 +262,7 @@ impl NodeInstance {
             material: None,
             approvals: Vec::new(),
             resolved: None,
+            begun: 0,
             identity: None,
             output: None,
             made_in: None,
