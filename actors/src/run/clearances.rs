@@ -44,6 +44,8 @@ impl RunDriver {
         match answer.filter(|_| is_wanted) {
             Some(answer) => {
                 self.in_flight.answer = Some((key.node.clone(), answer));
+                // The run may have read more while the authority was asked.
+                self.must_ask_first(&key.node);
                 self.begin_attempt(&key.node, begun.slot, begun.accounts, begun.again).await;
                 self.in_flight.answer = None;
             }

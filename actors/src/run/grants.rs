@@ -98,7 +98,7 @@ impl RunDriver {
     }
 
     /// True if a person has to allow a call because of what the run, or runs around it, have read since it was queued.
-    fn must_ask_first(&mut self, node: &NodeId) -> bool {
+    pub(super) fn must_ask_first(&mut self, node: &NodeId) -> bool {
         let heeds = |node| self.services.gatekeeper.heeds_labels(node);
         if self.run.terms().parent.is_none() && !self.run.node(node).is_some_and(heeds) {
             return false;

@@ -5,7 +5,7 @@ mod shell_words;
 
 use std::collections::BTreeSet;
 
-use shell_words::{COMPUTED, shell_words};
+use shell_words::{COMPUTED, shell_words, without_comments};
 
 /// What interpreters add to a name to find a file: a module's (`python3 -m tool`), a folder's (`node server`).
 const MODULE_SUFFIXES: [&str; 24] = [
@@ -123,7 +123,8 @@ pub fn named_paths<T: AsRef<str>>(argv: &[T]) -> NamedPaths {
     let mut all = Vec::new();
     for word in argv.iter().map(AsRef::as_ref) {
         named.add_with_values(word);
-        let outer = shell_words(word);
+        let mut outer = shell_words(word);
+        outer.extend(without_comments(word).into_iter().flat_map(|text| shell_words(&text)));
         let inner = words_within(&outer);
         let shell_words = || outer.iter().chain(&inner);
         shell_words().for_each(|word| named.add_with_values(word));
@@ -136,6 +137,7 @@ pub fn named_paths<T: AsRef<str>>(argv: &[T]) -> NamedPaths {
         all.push((word, outer, inner));
     }
     named.add_patterns(&all);
+    named.add_dots();
     named.found
 }
 
@@ -157,10 +159,18 @@ fn words_within(words: &[String]) -> Vec<String> {
 struct Collector {
     found: NamedPaths,
     seen: BTreeSet<String>,
+    /// The folder itself, or the one above, as a word.
+    dots: BTreeSet<&'static str>,
+    /// A program runs a folder as a module: `node .`.
+    runs_folders: bool,
 }
+
+/// Beginnings of the names of programs that run a folder.
+const RUN_FOLDERS: [&str; 7] = ["node", "bun", "deno", "tsx", "ts-node", "python", "pypy"];
 
 impl Collector {
     fn add(&mut self, path: &str) {
+        self.dots.extend([".", ".."].into_iter().filter(|dot| *dot == path));
         if !matches!(path, "" | "." | "..") && !path.contains(COMPUTED) && self.seen.insert(path.to_owned()) {
             self.found.paths.push(path.to_owned());
         }
@@ -174,8 +184,18 @@ impl Collector {
         }
     }
 
+    /// Adds the modules of folders that have no other name.
+    fn add_dots(&mut self) {
+        let dots: Vec<&str> = self.dots.iter().copied().filter(|_| self.runs_folders).collect();
+        let in_folders = || MODULE_SUFFIXES.into_iter().filter(|suffix| suffix.starts_with('/'));
+        for dot in dots {
+            in_folders().for_each(|suffix| self.add(&format!("{dot}{suffix}")));
+        }
+    }
+
     fn add_program(&mut self, word: &str) {
         let program = name(word);
+        self.runs_folders |= RUN_FOLDERS.iter().any(|begin| program.starts_with(begin));
         self.found.uses_git |= program == "git";
         for file in conventional::files_of(program) {
             if !self.found.conventional.contains(&file) {
@@ -244,11 +264,18 @@ fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// Letters of options before a value in one word: `make -sCx`.
+const BUNDLED_MAX: usize = 8;
+
 fn values(word: &str) -> impl Iterator<Item = &str> {
     let assigned = word.split_once('=').map(|(_, value)| value);
     let attached = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-    let attached = attached.and_then(|rest| rest.char_indices().nth(1).map(|(at, _)| &rest[at..]));
-    [assigned, attached, word.strip_prefix('@')].into_iter().flatten()
+    let bundled = attached.into_iter().flat_map(|rest| {
+        let are_letters = |at: usize| at <= 1 || rest[..at].chars().all(|c| c.is_ascii_alphanumeric());
+        let ends = rest.char_indices().map(|(at, _)| at).skip(1).take(BUNDLED_MAX);
+        ends.take_while(move |at| are_letters(*at)).map(|at| &rest[at..])
+    });
+    [assigned, word.strip_prefix('@')].into_iter().flatten().chain(bundled)
 }
 
 #[cfg(test)]
@@ -316,6 +343,14 @@ mod tests {
     fn what_a_call_may_execute_is_named() {
         for (argv, path) in [
             (&["./deploy.sh"][..], "./deploy.sh"),
+            (&["node", "."], "./index.js"),
+            (&["node", "-e", "require('..')"], "../index.js"),
+            (&["python3", "."], "./__main__.py"),
+            (&["make", "-sCx"], "x"),
+            (&["sed", "-nfs.sed"], "s.sed"),
+            (&["python3", "-Bmpkg.mod"], "pkg.mod"),
+            (&["sh", "-c", "# it's\nsh 'c mt'.sh"], "c mt.sh"),
+            (&["sh", "-c", "sh \"de\\ploy.sh\""], "de\\ploy.sh"),
             (&["sh", "./deploy.sh"], "./deploy.sh"),
             (&["sh", "-c", "cd x; . ./env.sh && deploy"], "./env.sh"),
             (&["sh", "-c", "cat a.txt|sh"], "a.txt"),

@@ -14,6 +14,8 @@ pub(super) fn shell_words(text: &str) -> Vec<String> {
             ('\'', Some('\'')) | ('"', Some('"')) => quote = None,
             ('\'' | '"', None) => quote = Some(c),
             (_, Some('\'')) => word.push(c),
+            // Within double quotes a backslash escapes few characters, and stands for itself before others.
+            ('\\', Some(_)) if !rest.peek().is_some_and(|next| "$`\"\\\n".contains(*next)) => word.push(c),
             ('\\', _) => word.extend(rest.next().filter(|next| *next != '\n')),
             // `$'\x2e'`: what the escapes stand for is not spelled out.
             ('$', None) if rest.next_if_eq(&'\'').is_some() => {
@@ -62,6 +64,22 @@ pub(super) fn shell_words(text: &str) -> Vec<String> {
     words.push(word);
     words.retain(|word| !word.is_empty());
     words.into_iter().map(|word| in_folder(&word).unwrap_or(word)).collect()
+}
+
+/// The text without what follows a `#` at the beginning of a word, to the end of its line; `None` if there is none. A quote in a comment
+/// opens nothing, but whether a `#` begins one depends on what a shell is told: both readings count.
+pub(super) fn without_comments(text: &str) -> Option<String> {
+    let begins = |line: &str| {
+        let at = line.match_indices('#').map(|(at, _)| at);
+        at.into_iter().find(|&at| {
+            line[..at].chars().next_back().is_none_or(|c| c.is_whitespace() || ";|&()".contains(c))
+        })
+    };
+    if !text.lines().any(|line| begins(line).is_some()) {
+        return None;
+    }
+    let lines: Vec<&str> = text.lines().map(|line| begins(line).map_or(line, |at| &line[..at])).collect();
+    Some(lines.join("\n"))
 }
 
 /// Goes behind the end of a quoted text with escapes.
@@ -134,6 +152,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn comments_end_with_their_line() {
+        for (text, expected) in [
+            ("# it's\nsh 'a b'.sh", Some("\nsh 'a b'.sh")),
+            ("a # b\n\tc;#d", Some("a \n\tc;")),
+            ("a#b '$#'", None),
+            ("", None),
+        ] {
+            assert_eq!(without_comments(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_text_is_taken_apart_as_shells_do() {
         for (text, words) in [
             ("cat 'my file.txt' other\\ file", &["cat", "my file.txt", "other file"][..]),
@@ -159,6 +189,10 @@ mod tests {
             ("f(x) '@(a)' \"(a|b)\" @(a", &["f", "x", "@(a)", "(a|b)", "@", "a"]),
             ("sh $\"deploy\".sh a$\"b $X\"", &["sh", "deploy.sh", "ab \u{0}"]),
             ("echo \"a\\\"b\" 'it", &["echo", "a\"b", "it"]),
+            (
+                "sh \"de\\ploy.sh\" \"\\$X\" \"a\\\nb\" 'c\\d' e\\f",
+                &["sh", "de\\ploy.sh", "$X", "ab", "c\\d", "ef"],
+            ),
             ("", &[]),
         ] {
             assert_eq!(shell_words(text), words, "{text}");
