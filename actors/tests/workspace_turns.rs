@@ -291,3 +291,43 @@ async fn an_approved_call_lets_its_child_runs_write_and_looks_again_before_its_t
         assert_eq!(ran.has_started(), !changes, "the test runs if its files are as approved");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_approved_call_whose_tests_get_no_turn_is_not_made_again() {
+    let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+    let (inner, other) = (hold("inner"), hold("other"));
+    let (ran, calls) = (Hold::new(TEST_TOOL, Effect::Read, Idempotency::Natural), Arc::new(AtomicU8::new(0)));
+    let counted = calls.clone();
+    let opens = Program::new("opens", "1", move |agent: ProgramContext, _: Value| {
+        counted.fetch_add(1, SeqCst);
+        async move {
+            let nodes = json!([{"id": "inner", "tool": "inner"}]);
+            let plan = serde_json::from_value(json!({"id": "c", "nodes": nodes})).unwrap();
+            let end = agent.spawn("child", ChildRunSpec::plan(plan)).await?;
+            Ok(json!(end.outcome))
+        }
+    });
+    let opens = opens.effect(Effect::Write);
+    let writer =
+        |held: &Arc<Hold>| -> Arc<dyn Tool> { Arc::new(Writer { held: held.clone(), names: false }) };
+    let tests = Tests { ran: ran.clone(), content: Arc::default() };
+    let tools: Vec<Arc<dyn Tool>> = vec![writer(&inner), writer(&other), Arc::new(opens), Arc::new(tests)];
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let contract = json!([{"method": "test", "spec": {"argv": ["make"]}}]);
+    let node = json!({"id": "n", "tool": "opens", "approval": "before", "human_timeout": "1h", "retries": 1, "contract": contract});
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    approve(&system, run).await;
+    inner.started().await;
+    let beside =
+        submit(&system, json!({"id": "o", "nodes": [{"id": "other", "tool": "other", "timeout": "1h"}]}))
+            .await;
+    other.started().await;
+    inner.go(1);
+    assert!(system.outcome(run).await.unwrap().status.is_over());
+    assert_eq!(
+        (states(&system, run).await.as_str(), calls.load(SeqCst), ran.has_started()),
+        ("n failed", 1, false)
+    );
+    other.go(1);
+    assert!(system.outcome(beside).await.unwrap().status.is_over());
+}

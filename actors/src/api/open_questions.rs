@@ -37,8 +37,8 @@ impl Wanted<'_> {
     const ALL: Wanted<'static> =
         Wanted { after: None, only: None, count: usize::MAX, bytes: usize::MAX, looks_until: None };
 
-    /// When the look at the files of the next question ends: it gets half of the time that is left, so that one which takes long leaves
-    /// some for the questions behind it.
+    /// End of the look at the files of the next question. Each look gets half of the time that is left, so that a long one leaves time
+    /// for the questions behind.
     fn look_until(&self) -> Option<Instant> {
         let now = Instant::now();
         self.looks_until.map(|until| now + until.saturating_duration_since(now) / 2)
@@ -124,7 +124,7 @@ async fn open(
     Ok((found, false))
 }
 
-/// What a question would show now.
+/// The present content of a question.
 struct Now {
     shown: ApprovalRequest,
     is_looked_at: bool,

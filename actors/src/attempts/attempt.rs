@@ -89,7 +89,7 @@ pub(crate) struct BeginTurn {
     pub(crate) approved: Option<Vec<NamedFile>>,
 }
 
-/// An attempt whose turn its journal holds.
+/// The turn of an attempt, held in the attempt's journal.
 struct Held<'a> {
     turn: CallTurn<'a>,
     approved: Option<Vec<NamedFile>>,
@@ -222,7 +222,7 @@ async fn judge(
                 Box::pin(check_test_files(executor, caller, &tests, log, files)).await?;
                 None
             }
-            None => Some(Box::pin(log.begin_turn()).await),
+            None => Some(Box::pin(log.begin_test_turn()).await),
         };
         Box::pin(run_test(caller, test, log)).await?;
         drop(shared);

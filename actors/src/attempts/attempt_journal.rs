@@ -3,10 +3,10 @@
 mod log;
 mod model_text;
 mod output;
-mod shared_turn;
 mod slot;
 mod steps;
 pub(crate) mod turn;
+mod turn_state;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -24,8 +24,8 @@ use tokio::time::Instant;
 
 use self::model_text::ModelText;
 use self::output::AttemptOutput;
-use self::shared_turn::SharedTurn;
 use self::steps::Steps;
+use self::turn_state::TurnState;
 use crate::attempts::call_bill::CallBill;
 use crate::attempts::executor::Executor;
 use crate::base::attempt_end::ModelCalls;
@@ -76,7 +76,7 @@ pub(crate) struct AttemptJournal {
     rung: Mutex<Option<CageRung>>,
     refused: Mutex<Option<Box<Output>>>,
     model_text: Mutex<ModelText>,
-    turn: Mutex<SharedTurn>,
+    turn: Mutex<TurnState>,
     /// Created for the first call of a model.
     bill: OnceLock<CallBill>,
     /// Time without disk space for a result, without a slot, or without a turn.

@@ -1,19 +1,20 @@
 //! Requests of operators to a run, and questions of a run to people.
 
 use ostler_kernel::agent::InvalidState;
-use ostler_kernel::event::HumanRequestKind;
+use ostler_kernel::event::{HumanRequestKind, RunOpened};
 use ostler_kernel::gate::Denial;
 use ostler_kernel::grant::GrantedCall;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::plan::{Node, Rule};
-use ostler_kernel::run::{ApprovalRequest, NodeStatus, Operation, RunInput};
+use ostler_kernel::run::{ApprovalRequest, NodeStatus, Operation, Run, RunInput};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::driver::RunDriver;
 use super::launch::Refusal;
-use crate::attempts::approval_request;
+use super::services::RunServices;
+use crate::attempts::approval_request::{self, Shown};
 use crate::base::error::RunError;
 use crate::messages::agent::{AskReply, PlannedChange, Request};
 
@@ -101,16 +102,7 @@ impl RunDriver {
         let (Some(node), Some(ask)) = (self.run.node(id), self.run.approval_kind(id)) else { return false };
         let begun = Instant::now();
         // Boxed: otherwise this rare future enlarges the future of every message.
-        let shown = Box::pin(approval_request::shown(
-            &self.services.gatekeeper,
-            &self.services.results,
-            &self.opened,
-            &self.run,
-            node,
-            ask,
-            None,
-        ))
-        .await;
+        let shown = Box::pin(shown_now(&self.services, &self.opened, &self.run, node, ask)).await;
         self.in_flight.inline.count_look(begun);
         if let (HumanRequestKind::Before, Some(denial)) = (ask, shown.denial) {
             return self.deny(id, denial);
@@ -223,20 +215,22 @@ impl RunDriver {
         if !matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node) {
             return;
         }
-        let shown = approval_request::shown(
-            &self.services.gatekeeper,
-            &self.services.results,
-            &self.opened,
-            &self.run,
-            node,
-            ask,
-            None,
-        )
-        .await;
+        let shown = shown_now(&self.services, &self.opened, &self.run, node, ask).await;
         let digest = self.keep_shown(&shown.request).await;
         // The look may have lasted until the deadline.
         self.fire_due_timers();
         let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(digest)));
         self.apply_effects(events);
     }
+}
+
+/// The request of a node as a person would be shown now. Takes parts of the driver, because a future that holds the driver is not `Send`.
+async fn shown_now(
+    services: &RunServices,
+    opened: &RunOpened,
+    run: &Run,
+    node: &Node,
+    ask: HumanRequestKind,
+) -> Shown {
+    approval_request::shown(&services.gatekeeper, &services.results, opened, run, node, ask, None).await
 }

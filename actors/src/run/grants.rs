@@ -16,7 +16,7 @@ use crate::messages::slots::{Granted, Ticket};
 enum GrantUse {
     /// A new attempt.
     Start,
-    /// The attempt that its process lost, or that has waited for its turn, under the same number.
+    /// An attempt under its old number: its process lost it, or it has waited for its turn.
     Rerun,
     /// Nothing now; the node is offered again after a delay.
     Later,

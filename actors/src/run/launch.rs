@@ -169,7 +169,7 @@ impl RunDriver {
             if self.in_flight.turn.is_some() {
                 return Standing::Approved(Some(shown.files));
             }
-            let key = self.key(&node.id, self.run.instance(&node.id).map_or(0, |instance| instance.attempts));
+            let key = self.key_of_last(&node.id);
             self.in_flight.turn = self.services.executor.turns.try_alone(&self.caller.workspace, &key);
             if self.in_flight.turn.is_none() {
                 return Standing::WantsTurn { alone: true };
@@ -184,12 +184,17 @@ impl RunDriver {
         if !work.writes_files(node) {
             return Standing::Approved(None);
         }
-        let key = self.key(&node.id, self.run.instance(&node.id).map_or(0, |instance| instance.attempts));
+        let key = self.key_of_last(&node.id);
         self.in_flight.turn = self.services.executor.turns.try_shared(&self.caller.workspace, &key);
         match self.in_flight.turn {
             Some(_) => Standing::Approved(None),
             None => Standing::WantsTurn { alone: false },
         }
+    }
+
+    /// The key of the last attempt of a node.
+    fn key_of_last(&self, node: &NodeId) -> AttemptKey {
+        self.key(node, self.run.instance(node).map_or(0, |instance| instance.attempts))
     }
 
     pub(super) fn has_budget(&self) -> bool {

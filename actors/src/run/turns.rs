@@ -37,7 +37,7 @@ impl RunDriver {
         });
     }
 
-    /// Queues an attempt whose turn may be had, or lets its approver know that it may not.
+    /// Queues an attempt that may have its turn, or asks its approver again.
     pub(super) fn turn_came(&mut self, TurnEnd { key, came }: TurnEnd) {
         if !self.waits_for_turn(&key) {
             return;

@@ -97,7 +97,6 @@ impl Gatekeeper {
         Ok(Provenance { labels: labels_of_tests(run, node, &terms), ..Provenance::default() })
     }
 
-    /// True if a node has tests, and what their programs may send out depends on what the run has read.
     /// True if a call, or a test, of a node may need a person because of what was read.
     pub(crate) fn heeds_labels(&self, node: &Node) -> bool {
         let policy = self.policy();
@@ -105,6 +104,7 @@ impl Gatekeeper {
         policy.has_labels() && tool.is_some_and(|tool| tool.sends_out()) || self.tests_send_out(&policy, node)
     }
 
+    /// True if a node has tests, and what their programs may send out depends on what the run has read.
     pub(super) fn tests_send_out(&self, policy: &GatePolicy, node: &Node) -> bool {
         node.is_judged_by(Method::Test)
             && policy.has_labels()

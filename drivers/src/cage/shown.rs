@@ -37,7 +37,7 @@ impl Cages {
         }
     }
 
-    /// What belongs to the user and is shown to programs.
+    /// Folders of the user that programs are shown.
     pub(super) fn users(&self, resolver: &mut Resolver) -> Vec<PathBuf> {
         let search_path = std::env::var_os("PATH").unwrap_or_default();
         let home = std::env::home_dir().filter(|home| home.is_absolute());

@@ -48,7 +48,7 @@ enum Open<'a> {
     /// These subschemas with one part.
     Each(std::slice::Iter<'a, usize>, Part<'a>),
     Members(&'a Visited, serde_json::map::Iter<'a>),
-    /// Those members of a map that a subschema names.
+    /// The members of a map that a subschema names.
     Named(std::collections::btree_map::Iter<'a, String, usize>, &'a Map<String, Value>),
     Items(&'a Visited, std::iter::Enumerate<std::slice::Iter<'a, Value>>),
 }
@@ -56,7 +56,7 @@ enum Open<'a> {
 /// Most places where visits are open. Only chains of thousands of references within each other have more.
 const OPEN_MAX: usize = 10_000;
 
-/// Most visits that are counted: what takes more of them has other costs than its texts.
+/// Most visits that are counted. A value with more visits is large by its number of values, and not by its texts.
 const VISITS_MAX: u64 = 5_000_000;
 
 impl Visits {

@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::run::FailureCategory;
 
 use super::AttemptJournal;
+use crate::base::attempt_end::structural;
 use crate::base::keys::AttemptKey;
 use crate::base::lock::lock;
 use crate::base::workspace_turns::Turn;
@@ -37,7 +37,7 @@ impl Drop for CallTurn<'_> {
 impl AttemptJournal {
     /// Waits for a turn of a test, which may write. Meanwhile the attempt has no slot, and its clock stands still. Dropping the future
     /// takes no turn.
-    pub(crate) async fn begin_turn(&self) -> CallTurn<'_> {
+    pub(crate) async fn begin_test_turn(&self) -> CallTurn<'_> {
         lock(&self.turn).is_wanted = true;
         let turn = CallTurn(self);
         self.take_turn().await;
@@ -69,8 +69,10 @@ impl AttemptJournal {
         let (turns, workspace, key) = (&self.executor.turns, &self.site.caller.workspace, self.key());
         let came = self.without_slot(turns.alone(workspace, &key)).await;
         let alone = came.map_err(|AttemptKey { run, node, .. }| {
-            let message = format!("{node} of run {run} has been writing in the workspace for a minute");
-            Failure { category: FailureCategory::Transient, message }
+            // For good: the call was made, and a retry would make it again.
+            structural(format!(
+                "its test was not run: {node} of run {run} has been writing in the workspace for a minute; run the test as a node of its own"
+            ))
         })?;
         lock(&self.turn).held = Some(Arc::new(alone));
         self.reclaim().await;

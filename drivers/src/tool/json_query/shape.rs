@@ -127,7 +127,7 @@ struct Open {
     selectors: u64,
     /// The left side of a comparison, behind its operator.
     left: Option<Side>,
-    /// What is on this side of the operator.
+    /// The side of the operator that is read now.
     side: Side,
     /// The furthest of all that is in there.
     reached: Side,
@@ -143,7 +143,7 @@ enum Kind {
     Value,
 }
 
-/// What a side of a comparison may be as large as.
+/// The largest value that a side of a comparison may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum Side {
     /// The query's text.

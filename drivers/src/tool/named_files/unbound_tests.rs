@@ -336,7 +336,7 @@ async fn a_pattern_that_is_longer_than_any_path_binds_its_files_or_none() {
     assert_eq!(names(root, &["sh", "-c", &nowhere], &[]).await, []);
 }
 
-/// Who owns a folder may close it, and open it before the program starts. Root looks into every folder, so another user looks.
+/// The owner of a folder may close the folder, and open it before the program starts. Root looks into every folder, so another user looks.
 #[test]
 fn a_folder_that_may_not_be_looked_into_is_not_bound_where_steps_may_write() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -6,7 +6,7 @@ use crate::base::workspace_turns::Turn;
 
 /// A turn, while the call goes on and waits for no child run.
 #[derive(Debug, Default)]
-pub(super) struct SharedTurn {
+pub(super) struct TurnState {
     /// Programs of the call keep it too, until all that they started has ended.
     pub(super) held: Option<Arc<Turn>>,
     /// The call writes, so it takes a turn again after a wait.
