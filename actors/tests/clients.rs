@@ -21,7 +21,7 @@ use ostler_kernel::port::{
     BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::{FailureCategory, RunOutcome, RunStatus};
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, WriteCounts};
 use serde_json::{Map, Value, json};
 
 async fn row(system: &System, client: &str) -> ClientRow {
@@ -266,6 +266,7 @@ async fn configured(journal: Arc<dyn Journal>, tools: Vec<Arc<dyn Tool>>, slots:
         journal,
         artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
         tools,
         gate: GatePolicy {
             scopes: [("default".to_owned(), scope)].into(),

@@ -15,6 +15,7 @@ use ostler_kernel::plan::{Effect, Idempotency, TEST_TOOL};
 use ostler_kernel::port::{
     BoxFuture, CallContext, ChildRunSpec, NamedFile, Tool, ToolResult, ToolSpec, WorkspaceUse,
 };
+use ostler_kernel::run::WRITES;
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
@@ -51,6 +52,31 @@ impl Tool for Writer {
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
         self.held.call(permit, context)
+    }
+}
+
+/// A program: its calls find files that they do not name.
+struct Confined(Arc<Hold>);
+
+impl Tool for Confined {
+    fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    fn class(&self, params: &Map<String, Value>) -> CallClass {
+        self.0.class(params)
+    }
+
+    fn workspace_use(&self) -> WorkspaceUse {
+        WorkspaceUse::BOTH
+    }
+
+    fn confinement(&self) -> Option<Digest> {
+        Some(Digest([1; 32]))
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        self.0.call(permit, context)
     }
 }
 
@@ -160,6 +186,54 @@ async fn a_call_that_waits_for_its_turn_can_be_cancelled() {
     first.go(1);
     assert!(system.outcome(writes).await.unwrap().status.is_over());
     assert!(!deploy.has_started());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_is_asked_about_again_once_another_step_has_written() {
+    let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+    let (first, second, deploy) = (hold("first"), hold("second"), hold("deploy"));
+    let confined = |held: &Arc<Hold>| -> Arc<dyn Tool> { Arc::new(Confined(held.clone())) };
+    let tools = vec![confined(&first), confined(&second), confined(&deploy)];
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let write = async |held: &Hold, tool: &str| {
+        let run = submit(&system, json!({"id": tool, "nodes": [{"id": tool, "tool": tool}]})).await;
+        held.started().await;
+        run
+    };
+    let node = json!({"id": "deploy", "tool": "deploy", "approval": "before", "human_timeout": "1h"});
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    until(async || !system.approvals(run).await.unwrap().is_empty()).await;
+    let asked = system.approvals(run).await.unwrap().remove(0);
+    // A step writes before the answer.
+    let writes = write(&first, "first").await;
+    first.go(1);
+    assert!(system.outcome(writes).await.unwrap().status.is_over());
+    let told = async || {
+        let question = system.approvals(run).await.unwrap().remove(0);
+        question.changes.iter().any(|change| change.part == WRITES)
+    };
+    assert!(told().await);
+    let refused = system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap_err();
+    assert!(refused.to_string().contains("is closed: the work has changed"), "{refused}");
+    assert!(told().await, "the question says why it is asked again");
+    // Another one still writes after the answer.
+    let writes = write(&second, "second").await;
+    approve(&system, run).await;
+    until(async || states(&system, run).await == "deploy running").await;
+    second.go(1);
+    assert!(system.outcome(writes).await.unwrap().status.is_over());
+    until(async || states(&system, run).await == "deploy waiting_human").await;
+    assert!(!deploy.has_started());
+    // Approved calls have been seen by a person: they do not count.
+    let node = json!({"id": "first", "tool": "first", "approval": "before", "human_timeout": "1h"});
+    let other = submit(&system, json!({"id": "o", "nodes": [node]})).await;
+    approve(&system, other).await;
+    first.go(1);
+    assert!(system.outcome(other).await.unwrap().status.is_over());
+    approve(&system, run).await;
+    deploy.go(1);
+    assert!(system.outcome(run).await.unwrap().status.is_over());
+    assert_eq!(states(&system, run).await, "deploy executed");
 }
 
 /// A tool that writes, asks a person, and writes on.

@@ -9,7 +9,7 @@ use ostler::kernel::json::canonical;
 use ostler::kernel::port::{ArtifactStore, Journal, Seq, StreamId};
 use ostler::{PipelineSpec, StageSpec};
 use ostler_actors::{Measures, System, SystemConfig};
-use ostler_store::{MemoryOutput, Options, Store};
+use ostler_store::{MemoryOutput, Options, Store, WriteCounts};
 use serde_json::json;
 
 use crate::chain::End;
@@ -74,6 +74,7 @@ async fn system(journal: Arc<dyn Journal>, artifacts: Arc<dyn ArtifactStore>) ->
         journal,
         artifacts,
         output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
         tools: Vec::new(),
         gate: GatePolicy::default(),
         slots: 1,

@@ -15,6 +15,7 @@ mod operator;
 mod output;
 mod templates;
 mod tool;
+mod workspace_writes;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -49,6 +50,7 @@ pub use tool::{
     CALL_MARK, CallContext, MCP_PREFIX, OPERATOR_KEY, ParamProblem, PermittedTool, Tool, ToolResult,
     ToolSpec, WorkspaceUse,
 };
+pub use workspace_writes::WorkspaceWrites;
 
 /// A boxed future that can move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

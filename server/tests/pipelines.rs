@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use ostler_actors::{Measures, System, SystemConfig};
 use ostler_kernel::gate::GatePolicy;
 use ostler_server::{Operator, OperatorKeys, router};
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, WriteCounts};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -20,6 +20,7 @@ async fn api() -> Router {
         journal: Arc::new(MemoryJournal::default()),
         artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
         tools: Vec::new(),
         gate: GatePolicy::default(),
         slots: 1,

@@ -10,13 +10,17 @@ use ostler_drivers::HttpClearance;
 use ostler_drivers::model::ModelJudge;
 use ostler_drivers::tool::{DataFolder, TerminateError, builtin};
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::port::{ArtifactStore, ClearanceAuthority, Journal, Judge, OutputStore, Tool};
+use ostler_kernel::port::{
+    ArtifactStore, ClearanceAuthority, Journal, Judge, OutputStore, Tool, WorkspaceWrites,
+};
 use ostler_kernel::run::{Diagnoser, Planner, RuleDiagnoser, StaticPlanner};
 use ostler_server::{
     CallbackKeyError, CallbackListener, ChildPrograms, ControlSocket, KeyRefused, OperatorKeys,
     OperatorSecret, PublicKey, account, callback_key, router,
 };
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store};
+use ostler_store::{
+    MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store, WriteCounts,
+};
 
 use super::Ostler;
 use super::operator_files::{ConfiguredPolicy, LockdownFile};
@@ -291,7 +295,7 @@ impl OstlerBuilder {
             }
             None => None,
         };
-        let (journal, artifacts, output, opened): Stores = match &data {
+        let Stores { journal, artifacts, output, writes, opened } = match &data {
             Some(path) => {
                 let metrics = meter.as_ref().map(Meter::journal);
                 let mut options = Options { metrics, inspect: self.inspect_only, ..Options::default() };
@@ -331,6 +335,7 @@ impl OstlerBuilder {
             journal: traced.journal,
             artifacts,
             output,
+            writes,
             gate: self.gate.unwrap_or_else(|| self.config.gate(&tools)),
             tools,
             slots: self.slots.unwrap_or_else(slots_default),
@@ -477,18 +482,31 @@ fn check_clock(now: SystemTime) -> Result<(), StartError> {
 /// Seconds from 1970 to the year 10000.
 const YEAR_10000_SECONDS: u64 = 253_402_300_800;
 
-type Stores = (Arc<dyn Journal>, Arc<dyn ArtifactStore>, Arc<dyn OutputStore>, Option<Opened>);
+struct Stores {
+    journal: Arc<dyn Journal>,
+    artifacts: Arc<dyn ArtifactStore>,
+    output: Arc<dyn OutputStore>,
+    writes: Arc<dyn WorkspaceWrites>,
+    opened: Option<Opened>,
+}
 
 fn in_memory() -> Stores {
-    let (journal, artifacts) = (MemoryJournal::default(), MemoryArtifacts::default());
-    (Arc::new(journal), Arc::new(artifacts), Arc::new(MemoryOutput::default()), None)
+    Stores {
+        journal: Arc::new(MemoryJournal::default()),
+        artifacts: Arc::new(MemoryArtifacts::default()),
+        output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
+        opened: None,
+    }
 }
 
 async fn on_disk(path: &Path, options: Options) -> Result<Stores, OpenError> {
     let begun = Instant::now();
     loop {
         match Store::open_with(path, options.clone()) {
-            Ok((store, opened)) => return Ok((store.journal, store.artifacts, store.output, Some(opened))),
+            Ok((Store { journal, artifacts, output, writes }, opened)) => {
+                return Ok(Stores { journal, artifacts, output, writes, opened: Some(opened) });
+            }
             // Tasks of an earlier system in this process take a moment to release the folder.
             Err(OpenError::Held { pid: Some(pid), .. })
                 if pid == std::process::id() && begun.elapsed() < RELEASE_TIMEOUT =>

@@ -39,6 +39,7 @@ pub use maintenance::{ClientLoss, Examination, Findings, Garbage, PipelineLoss};
 pub use online::{
     ARTIFACT_BYTES_MAX, EVENTS_PER_APPEND_MAX, FolderArtifacts, FolderOutput, JournalOpened, MEDIA_BYTES_MAX,
     MemoryArtifacts, MemoryJournal, MemoryOutput, STREAMS_PER_APPEND_MAX, SegmentJournal, TornTail,
+    WriteCounts,
 };
 pub use options::{
     JournalMetrics, Options, QUEUE_BYTES_MAX, QUEUE_WAIT_MS_MAX, RetentionPolicy, ReusableRuns,

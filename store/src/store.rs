@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::data_folder::output_files::OUTPUT_FOLDER;
-use crate::data_folder::{OpenError, check_format, check_place, is_unmarked, lock, lock_if_writable};
+use crate::data_folder::{
+    OpenError, WRITES_FILE, check_format, check_place, is_unmarked, lock, lock_if_writable,
+};
 use crate::disk::lock::HeldLock;
 use crate::disk::safe_open::{make_folder, sync_folder};
 use crate::disk::{Disk, Folder, is_full};
@@ -15,7 +17,7 @@ use crate::format::segment_files::SegmentFiles;
 use crate::index::Index;
 use crate::maintenance::{self, Examination, Garbage, atomic_replace, scrub, verify};
 use crate::online::integrity::{IntegrityChecks, SegmentToScrub};
-use crate::online::{self, FolderArtifacts, FolderOutput, JournalOpened, SegmentJournal};
+use crate::online::{self, FolderArtifacts, FolderOutput, JournalOpened, SegmentJournal, WriteCounts};
 use crate::options::{Options, RetentionPolicy};
 
 /// An open data folder, held by this process until the journal is dropped.
@@ -26,6 +28,8 @@ pub struct Store {
     pub artifacts: Arc<FolderArtifacts>,
     /// The output of programs.
     pub output: Arc<FolderOutput>,
+    /// The count of calls that have written in workspaces.
+    pub writes: Arc<WriteCounts>,
 }
 
 /// Outcome of opening a data folder.
@@ -128,12 +132,14 @@ impl Store {
         }
         let artifacts = artifacts.held_by(lock.name().clone());
         let output = FolderOutput::at(&path.join(OUTPUT_FOLDER)).held_by(lock.name().clone());
+        let writes = WriteCounts::open(&path.join(WRITES_FILE), epoch_seen + 1, lock.name().clone());
+        let writes = Arc::new(writes.map_err(io)?);
         let record_epoch = |epoch| lock.write(epoch).map(|()| Some(lock));
         let opened = open_journal(disk, index, options, epoch_seen, record_epoch);
         let (journal, opened) = opened.map_err(|error| OpenError::journal(path, error))?;
         let opened = Opened { format_missing, removed, ..opened };
         let (artifacts, output) = (Arc::new(artifacts), Arc::new(output));
-        Ok((Store { journal: Arc::new(journal), artifacts, output }, opened))
+        Ok((Store { journal: Arc::new(journal), artifacts, output, writes }, opened))
     }
 
     /// Checks that `path` is missing, empty, or a data folder. Reads only names.

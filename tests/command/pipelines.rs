@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_actors::{Measures, StageError, System, SystemConfig};
 use ostler_kernel::gate::GatePolicy;
-use ostler_store::{MemoryOutput, Options, Store};
+use ostler_store::{MemoryOutput, Options, Store, WriteCounts};
 
 use super::world::World;
 
@@ -143,6 +143,7 @@ fn within(world: &World, act: impl AsyncFn(&System)) {
             journal: store.journal.clone(),
             artifacts: store.artifacts.clone(),
             output: Arc::new(MemoryOutput::default()),
+            writes: Arc::new(WriteCounts::default()),
             tools: Vec::new(),
             gate: GatePolicy::default(),
             slots: 1,

@@ -4,14 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::port::{AccountRow, ArtifactStore, Journal, Judge, OutputStore};
+use ostler_kernel::port::{AccountRow, ArtifactStore, Journal, Judge, OutputStore, WorkspaceWrites};
 use ostler_kernel::run::{Diagnoser, Planner};
 use tokio::sync::Semaphore;
 
 use crate::attempts::child_runs::ChildRunSlot;
 use crate::attempts::executor::Executor;
 use crate::base::limits::{Limits, WAIT_ANSWERS_MAX};
-use crate::base::workspace_turns::WorkspaceTurns;
 use crate::messages::mailboxes::Mailboxes;
 use crate::metrics::Measures;
 use crate::run::services::RunServices;
@@ -42,6 +41,7 @@ use crate::storage::step_logs::StepLogs;
 pub(crate) struct Parts {
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
     pub(crate) output: Arc<dyn OutputStore>,
+    pub(crate) writes: Arc<dyn WorkspaceWrites>,
     pub(crate) gate: GatePolicy,
     pub(crate) run_slots: u32,
     pub(crate) limits: Limits,
@@ -64,6 +64,7 @@ impl Parts {
         let Parts {
             artifacts,
             output,
+            writes,
             gate,
             run_slots,
             limits,
@@ -91,7 +92,7 @@ impl Parts {
         let calls = CallAccounts::new(Arc::clone(&journal), Arc::clone(&ledger), accounts);
         let call_accounts = Arc::new(calls);
         let gatekeeper =
-            Gatekeeper::new(Arc::clone(&toolbox), Arc::clone(&runs), gate, measures.clone(), limits);
+            Gatekeeper::new(Arc::clone(&toolbox), Arc::clone(&runs), writes, gate, measures.clone(), limits);
         let gatekeeper = Arc::new(gatekeeper);
         let market = Arc::new(Market::new(Arc::clone(&ledger), Arc::clone(&call_accounts)));
         let evaluation = standards(&domains, judge, &market, &ledger);
@@ -105,8 +106,6 @@ impl Parts {
             jobs_max: limits.queued_jobs,
             rates: Arc::new(rates),
         }));
-        let writes_outside = gatekeeper.toolbox.iter().any(|tool| tool.writes_outside());
-        let read_outside = gatekeeper.toolbox.iter().flat_map(|tool| tool.reads_outside()).collect();
         let executor = Arc::new(Executor {
             journal: Arc::clone(&journal),
             runs: Arc::clone(&runs),
@@ -122,7 +121,6 @@ impl Parts {
             gatekeeper: Arc::clone(&gatekeeper),
             measures: measures.clone(),
             children: ChildRunSlot::new(limits.live_agents),
-            turns: Arc::new(WorkspaceTurns::new(writes_outside, read_outside)),
         });
         RunServices {
             journal,

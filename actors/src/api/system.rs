@@ -10,6 +10,7 @@ use ostler_kernel::id::{AgentId, ClientId, NodeId};
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
 use ostler_kernel::port::{
     ArtifactStore, Journal, JournalError, LockdownStore, OutputStore, PolicySource, TemplateStore, Tool,
+    WorkspaceWrites,
 };
 use ostler_kernel::run::{Diagnoser, Planner};
 use ostler_supervisor::{Exit, SupervisorRef};
@@ -43,6 +44,8 @@ pub struct SystemConfig {
     pub artifacts: Arc<dyn ArtifactStore>,
     /// Keeps the output of programs.
     pub output: Arc<dyn OutputStore>,
+    /// Counts the calls that write in workspaces.
+    pub writes: Arc<dyn WorkspaceWrites>,
     /// Tools that plans may call.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Policy of the gate.
@@ -115,6 +118,7 @@ impl System {
             journal,
             artifacts,
             output,
+            writes,
             tools,
             gate,
             run_slots,
@@ -136,6 +140,7 @@ impl System {
         let parts = Parts {
             artifacts,
             output,
+            writes,
             gate,
             run_slots,
             limits,

@@ -58,7 +58,7 @@ pub(crate) async fn shown(
     let Some(tool) = &node.tool else { return undenied(request) };
     match gatekeeper.preview(&caller, tool, params, node.impact) {
         Ok(Preview { params, class, .. }) => {
-            let request = as_judged(request, params.into_map(), class);
+            let request = after_writes(as_judged(request, params.into_map(), class), gatekeeper, &caller);
             let look = files(gatekeeper, &caller, &request);
             let found = match by {
                 Some(by) => tokio::time::timeout_at(by, look).await.ok(),
@@ -86,7 +86,7 @@ pub(crate) async fn of_work(
         Work::Tool { permit, tokens, .. } => {
             let mut params = permit.params().clone();
             callback::hide_members(&mut params, tokens);
-            let judged = as_judged(shown, params, permit.class());
+            let judged = after_writes(as_judged(shown, params, permit.class()), gatekeeper, caller);
             let files = files(gatekeeper, caller, &judged).await;
             bound_to(judged, files)
         }
@@ -125,6 +125,7 @@ fn as_planned(
         },
         policy: gatekeeper.policy_digest(),
         files: Vec::new(),
+        writes: None,
         refusal: None,
     };
     for test in contract::tests(&node.contract) {
@@ -160,6 +161,16 @@ pub(crate) fn bound_to(shown: ApprovalRequest, files: Vec<NamedFile>) -> Approva
         Some(format!("{} {}, so no approval of the call holds", file.path, file.unbound.as_ref()?))
     });
     ApprovalRequest { files, refusal: shown.refusal.or(unbound), ..shown }
+}
+
+/// Adds how many calls have written in the workspace of a program that acts. Before the look at the files: what is written during the
+/// look counts as later. A call that changes nothing is harmless with any files.
+fn after_writes(shown: ApprovalRequest, gatekeeper: &Gatekeeper, caller: &Caller) -> ApprovalRequest {
+    let tool = shown.tool.as_deref().and_then(|name| gatekeeper.toolbox.tool(name));
+    let runs_program = tool.is_some_and(|tool| tool.confinement().is_some()) || !shown.tests.is_empty();
+    let acts = shown.effect.acts() || shown.tests.iter().any(|test| test.effect.acts());
+    let is_bound = shown.ask != HumanRequestKind::After && runs_program && acts;
+    ApprovalRequest { writes: is_bound.then(|| gatekeeper.turns.writes_in(&caller.workspace)), ..shown }
 }
 
 /// Adds what the gate allows. The gate judges the tests separately.

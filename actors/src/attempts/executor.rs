@@ -13,7 +13,6 @@ use crate::attempts::child_runs::ChildRunSlot;
 use crate::base::attempt_end::{Ended, ModelCalls, cost_since, failed, panicked};
 use crate::base::keys::{AttemptKey, Owner};
 use crate::base::paused_time::PausedTime;
-use crate::base::workspace_turns::WorkspaceTurns;
 use crate::messages::agent::AgentMessage;
 use crate::messages::slots::Ticket;
 use crate::metrics::Measures;
@@ -45,7 +44,6 @@ pub(crate) struct Executor {
     pub(crate) gatekeeper: Arc<Gatekeeper>,
     pub(crate) measures: Measures,
     pub(crate) children: ChildRunSlot,
-    pub(crate) turns: Arc<WorkspaceTurns>,
 }
 
 impl Executor {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ostler_kernel::port::WorkspaceWrites;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -17,10 +18,11 @@ use crate::base::lock::lock;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The turns of all workspaces of the process.
-#[derive(Debug, Default)]
 pub(crate) struct WorkspaceTurns {
     turns: Mutex<Turns>,
     changed: Notify,
+    /// Counts turns that others share. A turn alone belongs to a call that a person has seen.
+    writes: Arc<dyn WorkspaceWrites>,
     /// Calls write in folders besides their workspace, so that all workspaces count as one.
     is_one: bool,
     /// Files and folders that calls of any workspace may read: what writes there counts for all workspaces.
@@ -59,7 +61,6 @@ impl Wanted {
 }
 
 /// A turn, until it is dropped.
-#[derive(Debug)]
 pub(crate) struct Turn {
     turns: Arc<WorkspaceTurns>,
     number: u64,
@@ -67,15 +68,28 @@ pub(crate) struct Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        lock(&self.turns.turns).wanted.retain(|wanted| wanted.number != self.number);
+        let mut turns = lock(&self.turns.turns);
+        let at = turns.position(self.number);
+        let Wanted { workspace, alone, .. } = turns.wanted.remove(at);
+        if !alone {
+            // Before the next turn alone is held: its call looks at the count.
+            self.turns.writes.end(&workspace);
+        }
+        drop(turns);
         self.turns.changed.notify_waiters();
     }
 }
 
 impl WorkspaceTurns {
     /// `is_one`: calls write in folders besides their workspace. `shown`: what they may read there, without links.
-    pub(crate) fn new(is_one: bool, shown: Vec<PathBuf>) -> WorkspaceTurns {
-        WorkspaceTurns { is_one, shown, ..WorkspaceTurns::default() }
+    pub(crate) fn new(is_one: bool, shown: Vec<PathBuf>, writes: Arc<dyn WorkspaceWrites>) -> WorkspaceTurns {
+        WorkspaceTurns { turns: Mutex::default(), changed: Notify::new(), writes, is_one, shown }
+    }
+
+    /// A number that grows with each call that may have written in a workspace, once it has ended; calls that had a turn alone do not
+    /// count.
+    pub(crate) fn writes_in(&self, workspace: &Arc<Path>) -> u64 {
+        self.writes.ended_in(&self.of(workspace))
     }
 
     /// Waits for a turn alone. Another turn alone is waited for as long as it takes. Dropping the future gives the wait up.
@@ -156,6 +170,9 @@ impl Turns {
     ) -> Turn {
         self.last += 1;
         let (number, workspace) = (self.last, turns.of(workspace));
+        if !alone {
+            turns.writes.begin(&workspace);
+        }
         self.wanted.push(Wanted { number, workspace, alone, held: !alone, call: call.clone() });
         Turn { turns: Arc::clone(turns), number }
     }
@@ -175,13 +192,14 @@ impl Turns {
         writers.next().map(|writer| writer.call.clone())
     }
 
+    fn position(&self, number: u64) -> usize {
+        let position = self.wanted.iter().position(|wanted| wanted.number == number);
+        position.expect("a turn is wanted until it is dropped")
+    }
+
     /// Holds a turn alone, if no other one is in its way. Returns whether it is held.
     fn hold(&mut self, number: u64) -> bool {
-        let at = self
-            .wanted
-            .iter()
-            .position(|wanted| wanted.number == number)
-            .expect("a turn is wanted until it is dropped");
+        let at = self.position(number);
         let workspace = Arc::clone(&self.wanted[at].workspace);
         let is_free = !self.wanted.iter().any(|other| {
             other.number != number && (other.held || other.number < number) && other.overlaps(&workspace)
@@ -195,8 +213,13 @@ impl Turns {
 mod tests {
     use futures::FutureExt;
     use ostler_kernel::id::RunId;
+    use ostler_store::WriteCounts;
 
     use super::*;
+
+    fn turns() -> WorkspaceTurns {
+        WorkspaceTurns::new(false, Vec::new(), Arc::new(WriteCounts::default()))
+    }
 
     fn workspace(path: &str) -> Arc<Path> {
         Path::new(path).into()
@@ -208,7 +231,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_alone_excludes_all_others_of_the_workspace() {
-        let (turns, here) = (Arc::new(WorkspaceTurns::default()), workspace("/w"));
+        let (turns, here) = (Arc::new(turns()), workspace("/w"));
         let first = turns.try_shared(&here, &call("a")).expect("nobody is alone");
         let second = turns.try_shared(&workspace("/w/sub"), &call("b")).expect("a turn is shared");
         assert!(turns.try_alone(&here, &call("c")).is_none());
@@ -229,10 +252,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_alone_is_waited_for_up_to_the_limit_and_in_order() {
-        let (turns, here) = (Arc::new(WorkspaceTurns::default()), workspace("/w"));
+        let (turns, here) = (Arc::new(turns()), workspace("/w"));
         let writing = turns.try_shared(&here, &call("writer")).expect("nobody is alone");
-        let told = turns.alone(&here, &call("a")).await.unwrap_err();
-        assert_eq!(told, call("writer"), "the clock is past the limit");
+        let told = turns.alone(&here, &call("a")).await.err();
+        assert_eq!(told, Some(call("writer")), "the clock is past the limit");
         let [b, c] = ["b", "c"].map(call);
         let mut first = Box::pin(turns.alone(&here, &b));
         let mut second = Box::pin(turns.alone(&here, &c));
@@ -247,7 +270,7 @@ mod tests {
 
     #[tokio::test]
     async fn where_calls_write_besides_their_workspace_all_are_one() {
-        let turns = Arc::new(WorkspaceTurns::new(true, Vec::new()));
+        let turns = Arc::new(WorkspaceTurns::new(true, Vec::new(), Arc::new(WriteCounts::default())));
         let _writing = turns.try_shared(&workspace("/a"), &call("a")).expect("nobody is alone");
         assert!(turns.try_alone(&workspace("/b"), &call("b")).is_none());
     }
@@ -255,7 +278,7 @@ mod tests {
     #[tokio::test]
     async fn what_writes_where_calls_of_other_workspaces_read_counts_for_all() {
         let shown = ["/projects", "/home/bin"].map(PathBuf::from).to_vec();
-        let turns = Arc::new(WorkspaceTurns::new(false, shown));
+        let turns = Arc::new(WorkspaceTurns::new(false, shown, Arc::new(WriteCounts::default())));
         for (writer, reader, expected) in [
             ("/projects/b", "/projects/a", false),
             ("/projects/b", "/a", false),
@@ -270,5 +293,20 @@ mod tests {
             assert_eq!(turns.try_shared(&workspace(writer), &call("a")).is_some(), expected, "{writer}");
             drop(alone);
         }
+    }
+
+    #[tokio::test]
+    async fn a_shared_turn_counts_as_a_write_at_its_end_and_a_turn_alone_does_not() {
+        let (turns, here) = (Arc::new(turns()), workspace("/w"));
+        let before = turns.writes_in(&here);
+        drop(turns.try_alone(&here, &call("a")).expect("nobody writes"));
+        let writing = turns.try_shared(&here, &call("b")).expect("nobody is alone");
+        assert!(turns.try_alone(&here, &call("c")).is_none());
+        assert_eq!(turns.writes_in(&here), before);
+        drop(writing);
+        assert!(turns.writes_in(&here) > before);
+        let elsewhere = turns.writes_in(&workspace("/w2"));
+        drop(turns.try_shared(&here, &call("d")));
+        assert_eq!(turns.writes_in(&workspace("/w2")), elsewhere);
     }
 }

@@ -139,7 +139,7 @@ mod tests {
     use ostler_kernel::json::Json;
     use ostler_kernel::port::{Seq, StreamBatch, StreamId};
     use ostler_kernel::run::RunOutcome;
-    use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
+    use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, WriteCounts};
 
     use super::*;
     use crate::metrics::Seen;
@@ -178,6 +178,7 @@ mod tests {
                 journal: Arc::new(MemoryJournal::default()),
                 artifacts: Arc::new(MemoryArtifacts::default()),
                 output: Arc::new(MemoryOutput::default()),
+                writes: Arc::new(WriteCounts::default()),
                 tools: Vec::new(),
                 gate: GatePolicy::default(),
                 slots: 1,

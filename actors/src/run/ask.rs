@@ -3,7 +3,7 @@
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::event::{HumanRequestKind, RunOpened};
 use ostler_kernel::gate::Denial;
-use ostler_kernel::grant::GrantedCall;
+use ostler_kernel::grant::{GrantTerms, GrantedCall};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::plan::{Node, Rule};
@@ -102,10 +102,15 @@ impl RunDriver {
         let (Some(node), Some(ask)) = (self.run.node(id), self.run.approval_kind(id)) else { return false };
         let begun = Instant::now();
         // Boxed: otherwise this rare future enlarges the future of every message.
-        let shown = Box::pin(shown_now(&self.services, &self.opened, &self.run, node, ask)).await;
+        let mut shown = Box::pin(shown_now(&self.services, &self.opened, &self.run, node, ask)).await;
         self.in_flight.inline.count_look(begun);
         if let (HumanRequestKind::Before, Some(denial)) = (ask, shown.denial) {
             return self.deny(id, denial);
+        }
+        let granted = self.granted(id, &shown.request);
+        if granted.is_some() {
+            // A grant is for the time to come, in which steps write.
+            shown.request.writes = None;
         }
         let digest = self.keep_shown(&shown.request).await;
         let events = self.within(|run, cx| run.ask(cx, id, Some(digest)));
@@ -114,8 +119,8 @@ impl RunDriver {
         let is_open = self.run.instance(id).is_some_and(|instance| {
             matches!(instance.status, NodeStatus::WaitingHuman { ask: HumanRequestKind::Before, .. })
         });
-        if is_open {
-            self.answer_by_grant(id, &shown.request);
+        if let Some(terms) = granted.filter(|_| is_open) {
+            self.answer_by_grant(id, &terms);
         }
         asked
     }
@@ -127,21 +132,20 @@ impl RunDriver {
         request.digest()
     }
 
-    /// Answers a question about a call with yes if a grant covers the call. The records keep the question, and name the grant as
-    /// author of the answer.
-    fn answer_by_grant(&mut self, id: &NodeId, shown: &ApprovalRequest) {
-        // Who granted the words of a call has not seen that strangers may have chosen them.
-        if self.run.is_held_by_gate(id) {
-            return;
+    /// The grant that covers a call before its start.
+    fn granted(&self, id: &NodeId, shown: &ApprovalRequest) -> Option<GrantTerms> {
+        // The operator who granted the words of a call has not seen that strangers may have chosen them.
+        if self.run.is_held_by_gate(id) || shown.ask != HumanRequestKind::Before {
+            return None;
         }
-        let Some(tool) = shown.tool.as_deref().filter(|_| shown.refusal.is_none() && shown.tests.is_empty())
-        else {
-            return;
-        };
+        let tool = shown.tool.as_deref().filter(|_| shown.refusal.is_none() && shown.tests.is_empty())?;
         let (client, workspace) = (&self.opened.client, self.opened.workspace.as_str());
         let call = GrantedCall { client, workspace, tool, params: &shown.params };
-        let now = self.services.journal.now();
-        let Some(terms) = self.services.grants.covering(&call, &shown.files, now) else { return };
+        self.services.grants.covering(&call, &shown.files, self.services.journal.now())
+    }
+
+    /// Answers a question with yes by a grant. The records keep the question, and name the grant as author of the answer.
+    fn answer_by_grant(&mut self, id: &NodeId, terms: &GrantTerms) {
         let request = self.run.instance(id).map_or(0, |instance| instance.requests);
         let (node, by, raise) = (id.clone(), terms.answers_as(), Amounts::default());
         self.decide(RunInput::HumanAnswer {

@@ -36,7 +36,7 @@ pub(super) enum Refusal {
 
 /// Failure of an attempt that is asked about again.
 const UNAPPROVED: &str = "what was approved is not what would be done now: tools, the policy, what confines programs or the files that it names have \
-                          changed";
+                          changed, or other steps have written in the workspace";
 
 /// The approval of an attempt that is about to begin.
 enum Standing {
@@ -156,7 +156,10 @@ impl RunDriver {
         loop {
             let (gatekeeper, caller) = (&self.services.gatekeeper, &self.caller);
             // Boxed: otherwise this rare future enlarges the future of every message.
-            let shown = Box::pin(approval_request::of_work(gatekeeper, caller, node, work)).await;
+            let mut shown = Box::pin(approval_request::of_work(gatekeeper, caller, node, work)).await;
+            if self.run.is_answered_by_grant(&node.id) {
+                shown.writes = None;
+            }
             if !self.run.is_approved(&node.id, || shown.digest()) {
                 self.in_flight.turn = None;
                 return Standing::Changed;
@@ -170,7 +173,7 @@ impl RunDriver {
                 return Standing::Approved(Some(shown.files));
             }
             let key = self.key_of_last(&node.id);
-            self.in_flight.turn = self.services.executor.turns.try_alone(&self.caller.workspace, &key);
+            self.in_flight.turn = self.services.gatekeeper.turns.try_alone(&self.caller.workspace, &key);
             if self.in_flight.turn.is_none() {
                 return Standing::WantsTurn { alone: true };
             }
@@ -185,7 +188,7 @@ impl RunDriver {
             return Standing::Approved(None);
         }
         let key = self.key_of_last(&node.id);
-        self.in_flight.turn = self.services.executor.turns.try_shared(&self.caller.workspace, &key);
+        self.in_flight.turn = self.services.gatekeeper.turns.try_shared(&self.caller.workspace, &key);
         match self.in_flight.turn {
             Some(_) => Standing::Approved(None),
             None => Standing::WantsTurn { alone: false },

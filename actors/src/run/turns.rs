@@ -2,6 +2,8 @@
 //! one does. Such an attempt has started and has no slot: the call that it waits for may need the slot. Waits are not recorded: after a
 //! crash the attempts are lost ones without an intent, and run again.
 
+use std::sync::Arc;
+
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::RunInput;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +23,7 @@ impl RunDriver {
         let end = CancellationToken::new();
         let stage = Stage::Turn { _end: end.clone().drop_guard() };
         self.in_flight.turns.insert(key.node.clone(), TurnWait { attempt: key.attempt, again, stage });
-        let (me, turns) = (self.me.clone(), self.services.executor.turns.clone());
+        let (me, turns) = (self.me.clone(), Arc::clone(&self.services.gatekeeper.turns));
         let workspace = self.caller.workspace.clone();
         tokio::spawn(async move {
             let turn = async {

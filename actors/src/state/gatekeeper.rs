@@ -12,12 +12,13 @@ use ostler_kernel::json::Object;
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{Effect, Node, Rule, TEST_TOOL, model_tool};
 use ostler_kernel::policy::{EarlierRun, ResultTerms, earlier_run, provenance};
-use ostler_kernel::port::{NamedFile, Tool, WorkspaceUse};
+use ostler_kernel::port::{NamedFile, Tool, WorkspaceUse, WorkspaceWrites};
 use ostler_kernel::run::Run;
 use serde_json::{Map, Value};
 
 use crate::base::limits::Limits;
 use crate::base::long_work::in_place;
+use crate::base::workspace_turns::WorkspaceTurns;
 use crate::messages::clearance::Answer;
 use crate::metrics::Measures;
 use crate::state::call_totals::{self, CallTotals};
@@ -41,6 +42,7 @@ pub(crate) struct Gatekeeper {
     pub(crate) callbacks: Callbacks,
     pub(crate) totals: CallTotals,
     pub(crate) runs_around: RunsAround,
+    pub(crate) turns: Arc<WorkspaceTurns>,
     contracts: Contracts,
     measures: Measures,
     limits: Limits,
@@ -63,11 +65,15 @@ impl Gatekeeper {
     pub(crate) fn new(
         toolbox: Arc<Toolbox>,
         runs: Arc<RunReader>,
+        writes: Arc<dyn WorkspaceWrites>,
         policy: GatePolicy,
         measures: Measures,
         limits: Limits,
     ) -> Gatekeeper {
+        let writes_outside = toolbox.iter().any(|tool| tool.writes_outside());
+        let read_outside = toolbox.iter().flat_map(|tool| tool.reads_outside()).collect();
         Gatekeeper {
+            turns: Arc::new(WorkspaceTurns::new(writes_outside, read_outside, writes)),
             policy: RwLock::new(InForce::new(policy, &toolbox)),
             toolbox,
             lockdown: AtomicBool::new(false),

@@ -13,7 +13,7 @@ use ostler_kernel::port::{
     BoxFuture, CallContext, RunRowStatus, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::{Canceller, Operation, RunStatus};
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, WriteCounts};
 use serde_json::{Map, Value, json};
 
 use crate::api::system::ask;
@@ -95,6 +95,7 @@ async fn made(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32, measures: M
         journal: Arc::new(MemoryJournal::default()),
         artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
         tools: vec![Arc::new(Count { spec, calls: Arc::clone(calls) }), Arc::new(hour)],
         gate: GatePolicy {
             scopes: [("default".to_owned(), Scope { tools })].into(),

@@ -11,7 +11,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{BoxFuture, CallContext, Seq, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::RunStatus;
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, WriteCounts};
 use ostler_supervisor::ChildState;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
@@ -67,6 +67,7 @@ async fn system() -> (System, Gated) {
         journal: Arc::new(MemoryJournal::default()),
         artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
         tools: vec![Arc::new(tool.clone())],
         gate: GatePolicy {
             scopes: [("default".to_owned(), Scope { tools })].into(),

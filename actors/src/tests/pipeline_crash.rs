@@ -7,7 +7,7 @@ use ostler_kernel::event::Event;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::pipeline::{OnFailure, PipelineSpec, StageSpec};
 use ostler_kernel::port::Journal;
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, WriteCounts};
 use ostler_supervisor::ChildRef;
 use serde_json::{Value, json};
 
@@ -29,6 +29,7 @@ pub(crate) async fn system_on(journal: Arc<dyn Journal>, measures: Measures) -> 
         journal,
         artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
         tools: Vec::new(),
         gate: GatePolicy::default(),
         slots: 1,

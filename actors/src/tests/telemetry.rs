@@ -13,7 +13,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::port::Tool;
 use ostler_kernel::run::FailureCategory;
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, WriteCounts};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -69,6 +69,7 @@ impl Life {
             journal: Arc::new(MemoryJournal::default()),
             artifacts: Arc::new(MemoryArtifacts::default()),
             output: Arc::new(MemoryOutput::default()),
+            writes: Arc::new(WriteCounts::default()),
             tools: tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect(),
             gate: GatePolicy {
                 scopes: [("default".to_owned(), Scope { tools: granted })].into(),

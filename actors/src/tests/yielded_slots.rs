@@ -10,7 +10,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{BoxFuture, CallContext, ChildRunSpec, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::RunStatus;
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, WriteCounts};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
@@ -81,6 +81,7 @@ async fn system() -> (System, [Arc<Gate>; 2]) {
         journal: Arc::new(MemoryJournal::default()),
         artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
         tools: vec![Arc::new(parent), Arc::new(acting), Arc::new(child), Arc::new(other)],
         gate: GatePolicy {
             scopes: [("default".to_owned(), Scope { tools })].into(),

@@ -25,7 +25,7 @@ use ostler_kernel::port::{
     Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::{Diagnoser, Planner, RuleDiagnoser, StaticPlanner};
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, WriteCounts};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
@@ -151,6 +151,7 @@ pub(crate) fn config(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> Sys
         journal,
         artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
         tools,
         gate,
         slots: SLOTS as u32,

@@ -15,6 +15,9 @@ use crate::port::{Artifact, NamedFile};
 /// Media type of a document.
 const SHOWN: &str = "application/vnd.ostler.shown+json";
 
+/// Name of [`ApprovalRequest::writes`] among the parts of a question.
+pub const WRITES: &str = "writes";
+
 /// The planned work of an attempt, or the question of a human_approval node. (The approval of a result shows the result and the
 /// questions of the contract; the digest is the artifact's.)
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,6 +47,10 @@ pub struct ApprovalRequest {
     /// Files of the workspace that the call and its tests name or execute, as they are: a change asks again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<NamedFile>,
+    /// Of a program that acts: [`WorkspaceWrites::ended_in`](crate::port::WorkspaceWrites::ended_in) its workspace, so that a step that
+    /// writes there later asks again. A program finds more files than its call names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes: Option<u64>,
     /// The gate's objection if the call were approved now; `None` if the gate allows the call.
     pub refusal: Option<String>,
 }
@@ -96,16 +103,16 @@ impl ApprovalRequest {
         let mut now = serde_json::to_value(self).expect("names, numbers and JSON are JSON");
         let params = |document: &mut Value| document["params"].take();
         let mut changes = shown_changes("params", &params(&mut before), &params(&mut now));
-        let is_other_policy = before["policy"] != now["policy"];
+        let is_other = |part: &str| before[part] != now[part];
+        let others = ["policy", WRITES].into_iter().filter(|part| is_other(part));
+        let others: Vec<ShownChange> =
+            others.map(|part| ShownChange { part: part.to_owned(), was: None, now: None }).collect();
         let words = shown_changes("", &before, &now).into_iter();
         // Documents of versions before had the number of the policy.
         let is_told = |change: &ShownChange| {
-            !matches!(change.part.as_str(), "policy" | "policy_epoch" | "files" | "ask")
+            !matches!(change.part.as_str(), "policy" | "policy_epoch" | "files" | "ask" | WRITES)
         };
-        changes.extend(words.filter(is_told));
-        if is_other_policy {
-            changes.push(ShownChange { part: "policy".to_owned(), was: None, now: None });
-        }
+        changes.extend(words.filter(is_told).chain(others));
         changes
     }
 
@@ -117,7 +124,7 @@ impl ApprovalRequest {
     /// let shown = ApprovalRequest {
     ///     ask: HumanRequestKind::Before, kind: Kind::Tool, tool: Some("fs.write".into()), tool_version,
     ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, questions, refusal,
-    ///     policy: Digest([1; 32]), files: Vec::new(),
+    ///     policy: Digest([1; 32]), files: Vec::new(), writes: None,
     /// };
     /// let other = ApprovalRequest { impact: 2, ..shown.clone() };
     /// assert_ne!(shown.digest(), other.digest());
@@ -168,6 +175,7 @@ mod tests {
             questions: Vec::new(),
             policy: Digest([1; 32]),
             files: Vec::new(),
+            writes: None,
             refusal: None,
         };
         change(&mut request);
@@ -191,6 +199,7 @@ mod tests {
         check(request(|now| now.impact = 2), &["impact 1 2"]);
         check(request(|now| now.tool_version = None), &["tool_version \"1\" null"]);
         check(request(|now| now.policy = Digest([2; 32])), &["policy - -"]);
+        check(request(|now| now.writes = Some(2)), &["writes - -"]);
         let other = Artifact { media: "application/json".to_owned(), content: before.document().content };
         assert_eq!(request(|now| now.impact = 2).changes_since(&other), []);
     }

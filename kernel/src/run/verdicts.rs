@@ -38,6 +38,12 @@ impl Run {
         self.instance(node).is_some_and(|instance| instance.held_by_gate)
     }
 
+    /// True if a grant gave the last answer to a question of the node.
+    pub fn is_answered_by_grant(&self, node: &NodeId) -> bool {
+        let answered = self.instance(node).and_then(|instance| instance.answered.as_ref());
+        answered.is_some_and(|answered| grant::is_author(&answered.by))
+    }
+
     /// Links a verdict to the chain and applies the record. Append the returned record before the call starts, durably if
     /// the call acts on the world. `None` if the plan has no such node.
     pub fn record_verdict(&mut self, now: Ticks, verdict: GateVerdict) -> Option<Event> {
@@ -62,11 +68,10 @@ impl Run {
                 self.verdicts.spent.charge_amounts(number, &verdict.tool, &verdict.amounts);
             }
             GateAnswer::Hold => {
-                let instance = &mut self.instances[at];
-                instance.held_by_gate = true;
+                self.instances[at].held_by_gate = true;
                 // The grant was given without the reason of the hold.
-                if instance.answered.as_ref().is_some_and(|answered| grant::is_author(&answered.by)) {
-                    instance.approved = false;
+                if self.is_answered_by_grant(&verdict.node) {
+                    self.instances[at].approved = false;
                 }
             }
             GateAnswer::Deny => {}

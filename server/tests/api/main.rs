@@ -20,7 +20,7 @@ use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::RunOutcome;
 use ostler_server::{BODY_BYTES_MAX, BODY_DEPTH_MAX, Operator, OperatorKeys, RUNS_LISTED_MAX, router};
 use ostler_store::disk::FaultyDisk;
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, Options, SegmentJournal};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, Options, SegmentJournal, WriteCounts};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -41,6 +41,7 @@ async fn api_over(journal: impl Journal) -> Router {
         journal: Arc::new(journal),
         artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
+        writes: Arc::new(WriteCounts::default()),
         tools,
         gate,
         slots: 4,

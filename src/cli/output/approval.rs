@@ -126,7 +126,7 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     }
     if question.outdated {
         lines.push(
-            "    tools, policy or files have changed: the node asks again when it is approved or the run resumes"
+            "    tools, policy, files or the workspace have changed: the node asks again when it is approved or the run resumes"
                 .to_owned(),
         );
     }

@@ -1,6 +1,7 @@
 //! Differences of a question from what it showed before: when it was last asked, or in the repeated run.
 
 use ostler_kernel::event::ApprovalVoid;
+use ostler_kernel::run::WRITES;
 use ostler_server::wire::{ApprovalView, FileView};
 use serde_json::Value;
 
@@ -37,6 +38,11 @@ pub(super) fn earlier_lines(question: &ApprovalView, detail: Detail, lines: &mut
                 lines.push(format!("    changed: {part}"));
                 let shown = difference.iter().take(detail.lines());
                 lines.extend(shown.map(|line| format!("    │ {}", detail.line(line))));
+            }
+            None if change.part == WRITES => {
+                lines.push(
+                    "    other steps have written in the workspace since the question was asked".to_owned(),
+                );
             }
             None if change.was.is_none() && change.now.is_none() => {
                 lines.push(format!("    changed: {part}"));

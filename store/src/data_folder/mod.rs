@@ -7,6 +7,7 @@
 //! DATA/index.redb        index of the journal; may be deleted
 //! DATA/artifacts/ab/…    results too large for a record
 //! DATA/output/*.jsonl    output of programs, for people; may be deleted
+//! DATA/writes            count of calls that wrote in workspaces, for approvals; without it they are asked about again
 //! DATA/programs/         running programs; kept by the drivers, may be deleted while no process holds the folder
 //! DATA/plans/*.yaml      learnt plans, which belong to the user: nothing here writes or removes them
 //! ```
@@ -34,6 +35,7 @@ const KNOWN_NAMES: &[&str] = &[
     "index.redb",
     "artifacts",
     "output",
+    WRITES_FILE,
     "programs",
     "mcp",
     "operators",
@@ -43,6 +45,9 @@ const KNOWN_NAMES: &[&str] = &[
     "lockdown",
     "ostler.toml",
 ];
+
+/// Name of the file with the count of calls that have written in workspaces.
+pub(crate) const WRITES_FILE: &str = "writes";
 
 /// Start of the names of files that `doctor` wrote to measure the disk, and left when it was killed.
 const PROBE: &str = ".ostler-probe-";

@@ -43,6 +43,7 @@ mod sequencer;
 mod shared;
 mod tail_repair;
 mod watchers;
+mod workspace_writes;
 mod writer;
 
 pub use append_limits::{EVENTS_PER_APPEND_MAX, STREAMS_PER_APPEND_MAX};
@@ -52,3 +53,4 @@ pub use memory::MemoryJournal;
 pub(crate) use opening::open;
 pub use opening::{JournalOpened, TornTail};
 pub use output::{FolderOutput, MemoryOutput};
+pub use workspace_writes::WriteCounts;

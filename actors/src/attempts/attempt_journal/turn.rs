@@ -66,7 +66,8 @@ impl AttemptJournal {
             turn.held.take()
         };
         drop(shared);
-        let (turns, workspace, key) = (&self.executor.turns, &self.site.caller.workspace, self.key());
+        let (turns, workspace, key) =
+            (&self.executor.gatekeeper.turns, &self.site.caller.workspace, self.key());
         let came = self.without_slot(turns.alone(workspace, &key)).await;
         let alone = came.map_err(|AttemptKey { run, node, .. }| {
             // For good: the call was made, and a retry would make it again.
@@ -108,7 +109,8 @@ impl AttemptJournal {
     }
 
     async fn take_turn(&self) {
-        let (turns, workspace, key) = (&self.executor.turns, &self.site.caller.workspace, self.key());
+        let (turns, workspace, key) =
+            (&self.executor.gatekeeper.turns, &self.site.caller.workspace, self.key());
         loop {
             if let Some(turn) = turns.try_shared(workspace, &key) {
                 lock(&self.turn).held = Some(Arc::new(turn));

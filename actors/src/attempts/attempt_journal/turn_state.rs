@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::workspace_turns::Turn;
 
 /// A turn, while the call goes on and waits for no child run.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct TurnState {
     /// Programs of the call keep it too, until all that they started has ended.
     pub(super) held: Option<Arc<Turn>>,
