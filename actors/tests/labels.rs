@@ -417,6 +417,37 @@ async fn a_call_that_was_queued_before_the_run_read_both_is_held_when_it_gets_it
 }
 
 #[tokio::test]
+async fn a_yes_from_before_the_run_read_both_is_void_and_the_question_says_why() {
+    let world = World::with_slots(private(), Some(1)).await;
+    let mut nodes = vec![
+        json!({"id": "hold", "tool": "hold"}),
+        json!({"id": "out", "tool": "post", "params": {"text": "own"}, "approval": "before", "human_timeout": "1h"}),
+    ];
+    // The longer path goes first.
+    for (deps, id) in [(vec!["hold"], "a"), (vec!["a"], "b"), (vec!["page", "vault"], "c"), (vec!["c"], "d")]
+    {
+        nodes.push(json!({"id": id, "tool": "hold", "deps": deps}));
+    }
+    nodes.extend(["page", "vault"].map(|tool| json!({"id": tool, "tool": tool})));
+    let run = world.run(json!(nodes)).await;
+    let asked = async || world.system.approvals(run).await.unwrap().pop();
+    until(async || asked().await.is_some()).await;
+    let first = asked().await.unwrap();
+    assert_eq!(first.shown.holds, []);
+    world.hold.started().await;
+    world.system.answer(&first.id, first.digest.unwrap(), Answer::approve()).await.unwrap();
+    world.hold.go(9);
+    until(async || asked().await.is_some()).await;
+    let second = asked().await.unwrap();
+    let codes: Vec<&str> = second.shown.holds.iter().map(|held| held.code.as_str()).collect();
+    assert_eq!((world.verdict().as_str(), codes), ("hold RULE_OF_TWO", vec!["RULE_OF_TWO"]));
+    assert_ne!(first.digest, second.digest, "an answer to the first question is none to the second");
+    world.system.answer(&second.id, second.digest.unwrap(), Answer::approve()).await.unwrap();
+    assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    assert_eq!(world.verdict(), "allow OK");
+}
+
+#[tokio::test]
 async fn a_node_without_a_tool_is_held_for_its_tests() {
     let world = World::new(private()).await;
     let contract = tested()["contract"].take();

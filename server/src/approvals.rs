@@ -153,6 +153,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         }
         _ => None,
     };
+    let holds = shown.holds;
     let tests = shown.tests.into_iter().map(|test| TestView {
         argv: test.argv,
         effect: word(&test.effect),
@@ -182,6 +183,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         }),
         guards: guards.iter().map(ToString::to_string).collect(),
         tests: tests.collect(),
+        holds,
         questions: shown.questions,
         steps,
         estimate,

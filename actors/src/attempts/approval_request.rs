@@ -39,7 +39,7 @@ pub(crate) async fn shown(
     by: Option<Instant>,
 ) -> Shown {
     let caller = Caller::of(opened, run);
-    let request = as_planned(gatekeeper, &caller, node, ask);
+    let request = as_planned(gatekeeper, &caller, (run, node), ask);
     let because = |request: ApprovalRequest, why: String| ApprovalRequest { refusal: Some(why), ..request };
     let undenied = |request: ApprovalRequest| Shown { request, denial: None, is_looked_at: true };
     let results = match results.needed(run, node).await {
@@ -78,10 +78,10 @@ pub(crate) async fn shown(
 pub(crate) async fn of_work(
     gatekeeper: &Gatekeeper,
     caller: &Caller,
-    node: &Node,
+    (run, node): (&Run, &Node),
     work: &Work,
 ) -> ApprovalRequest {
-    let shown = as_planned(gatekeeper, caller, node, HumanRequestKind::Before);
+    let shown = as_planned(gatekeeper, caller, (run, node), HumanRequestKind::Before);
     match work {
         Work::Tool { permit, tokens, .. } => {
             let mut params = permit.params().clone();
@@ -99,7 +99,7 @@ pub(crate) async fn of_work(
 fn as_planned(
     gatekeeper: &Gatekeeper,
     caller: &Caller,
-    node: &Node,
+    (run, node): (&Run, &Node),
     ask: HumanRequestKind,
 ) -> ApprovalRequest {
     let mut shown = ApprovalRequest {
@@ -126,6 +126,7 @@ fn as_planned(
         policy: gatekeeper.policy_digest(),
         files: Vec::new(),
         writes: None,
+        holds: run.holds(&node.id).iter().filter(|_| ask == HumanRequestKind::Before).cloned().collect(),
         refusal: None,
     };
     for test in contract::tests(&node.contract) {

@@ -107,7 +107,7 @@ impl RunDriver {
         if let (HumanRequestKind::Before, Some(denial)) = (ask, shown.denial) {
             return self.deny(id, denial);
         }
-        let granted = self.granted(id, &shown.request);
+        let granted = self.granted(&shown.request);
         if granted.is_some() {
             // A grant is for the time to come, in which steps write.
             shown.request.writes = None;
@@ -133,9 +133,9 @@ impl RunDriver {
     }
 
     /// The grant that covers a call before its start.
-    fn granted(&self, id: &NodeId, shown: &ApprovalRequest) -> Option<GrantTerms> {
+    fn granted(&self, shown: &ApprovalRequest) -> Option<GrantTerms> {
         // The operator who granted the words of a call has not seen that strangers may have chosen them.
-        if self.run.is_held_by_gate(id) || shown.ask != HumanRequestKind::Before {
+        if !shown.holds.is_empty() || shown.ask != HumanRequestKind::Before {
             return None;
         }
         let tool = shown.tool.as_deref().filter(|_| shown.refusal.is_none() && shown.tests.is_empty())?;

@@ -156,7 +156,8 @@ impl RunDriver {
         loop {
             let (gatekeeper, caller) = (&self.services.gatekeeper, &self.caller);
             // Boxed: otherwise this rare future enlarges the future of every message.
-            let mut shown = Box::pin(approval_request::of_work(gatekeeper, caller, node, work)).await;
+            let mut shown =
+                Box::pin(approval_request::of_work(gatekeeper, caller, (&self.run, node), work)).await;
             if self.run.is_answered_by_grant(&node.id) {
                 shown.writes = None;
             }

@@ -9,6 +9,7 @@ use ostler_kernel::run::NodeState;
 use super::driver::RunDriver;
 use crate::base::error::RunError;
 use crate::messages::agent::AskReply;
+use crate::state::holds::NodeHold;
 
 impl RunDriver {
     /// Records the exposure to the runs above and beside this one, before the gate decides about a node: another run that they opened
@@ -22,15 +23,20 @@ impl RunDriver {
         self.apply_effects(record.into_iter().collect());
     }
 
-    /// Holds a node if a person must allow the call. The question to the person follows.
+    /// Holds a node if a person must allow the call, once for each reason. The question to the person follows.
     pub(super) fn hold_for_person(&mut self, id: &NodeId) {
-        let Some(node) = self.run.node(id).filter(|_| !self.run.is_held_by_gate(id)) else { return };
-        let Some(hold) = self.services.gatekeeper.hold(&self.caller, &self.run, node) else { return };
+        let Some(node) = self.run.node(id) else { return };
+        let known = self.run.holds(id);
+        let holds = self.services.gatekeeper.holds(&self.caller, &self.run, node);
+        let new: Vec<NodeHold> =
+            holds.into_iter().filter(|hold| known.iter().all(|known| known.code != hold.code)).collect();
         let instance = self.run.instance(id);
         let is_running = instance.is_some_and(|instance| instance.state() == NodeState::Running);
         let next = instance.map_or(0, |instance| instance.attempts) + u32::from(!is_running);
-        let held = self.services.gatekeeper.held(&self.caller, (id, next), hold);
-        self.record(held);
+        for hold in new {
+            let held = self.services.gatekeeper.held(&self.caller, (id, next), hold);
+            self.record(held);
+        }
     }
 
     /// The verdict on the call of a starting attempt.

@@ -22,35 +22,41 @@ pub(crate) struct NodeHold {
 }
 
 impl Gatekeeper {
-    /// The reason why a person must allow the attempt of a node; `None`: no person is needed. Two reasons exist: a sensitive parameter
+    /// The reasons why a person must allow the attempt of a node; none if no person is needed. Two reasons exist: a sensitive parameter
     /// is tainted and no clearance route covers the tool, or the call, or a test, sends data out after the run has read both texts of
     /// strangers and private data. No person is needed for a call that is denied whatever a person says.
-    pub(crate) fn hold(&self, caller: &Caller, run: &Run, node: &Node) -> Option<NodeHold> {
+    pub(crate) fn holds(&self, caller: &Caller, run: &Run, node: &Node) -> Vec<NodeHold> {
         let policy = self.policy();
-        self.hold_of_call(&policy, caller, run, node)
-            .or_else(|| self.hold_of_tests(&policy, caller, run, node))
+        let of_call = self.holds_of_call(&policy, caller, run, node);
+        match of_call.is_empty() {
+            true => self.hold_of_tests(&policy, caller, run, node).into_iter().collect(),
+            false => of_call,
+        }
     }
 
-    fn hold_of_call(&self, policy: &GatePolicy, caller: &Caller, run: &Run, node: &Node) -> Option<NodeHold> {
-        let tool = self.toolbox.gated(node.tool.as_deref()?)?;
+    fn holds_of_call(&self, policy: &GatePolicy, caller: &Caller, run: &Run, node: &Node) -> Vec<NodeHold> {
+        let Some(tool) = node.tool.as_deref().and_then(|tool| self.toolbox.gated(tool)) else {
+            return Vec::new();
+        };
         let provenance = self.provenance(policy, run, node);
         let names = node.params.keys().chain(node.param_refs.keys()).map(String::as_str);
         let tainted = gate::taint_of(tool, names, &|_| false, &provenance, policy);
         let terms = Terms { toolbox: &self.toolbox, policy };
         let held =
             |code: &str, params| NodeHold { tool: tool.name().to_owned(), code: code.to_owned(), params };
-        let hold = match tainted.filter(|_| !policy.has_route(tool.name())) {
-            Some(hold) => held(hold.code.as_str(), hold.params),
-            None if tool.tool().sends_out()
-                && policy.has_labels()
-                && has_read_strangers_and_private(run, &terms) =>
-            {
-                held(RULE_OF_TWO, Vec::new())
-            }
-            None => return None,
-        };
+        let has_read_both =
+            tool.tool().sends_out() && policy.has_labels() && has_read_strangers_and_private(run, &terms);
+        let of_taint = tainted.filter(|_| !policy.has_route(tool.name()));
+        let holds: Vec<NodeHold> = of_taint
+            .map(|hold| held(hold.code.as_str(), hold.params))
+            .into_iter()
+            .chain(has_read_both.then(|| held(RULE_OF_TWO, Vec::new())))
+            .collect();
+        if holds.is_empty() {
+            return holds;
+        }
         let asked = AskedCall::plain(tool.name(), Map::clone(&node.params).into(), node.impact);
-        self.toolbox.preflight(policy, caller, asked).is_none().then_some(hold)
+        if self.toolbox.preflight(policy, caller, asked).is_none() { holds } else { Vec::new() }
     }
 
     /// The tests of a node as calls of their own, made after the call of the node. The first test that is denied ends the attempt.

@@ -51,8 +51,20 @@ pub struct ApprovalRequest {
     /// writes there later asks again. A program finds more files than its call names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes: Option<u64>,
+    /// Why the gate holds the call: a yes from before does not know it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<HeldFor>,
     /// The gate's objection if the call were approved now; `None` if the gate allows the call.
     pub refusal: Option<String>,
+}
+
+/// A reason why the gate holds a call until a person allows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldFor {
+    /// Code of the hold: `RULE_OF_TWO`, `TAINT_SENSITIVE_PARAM` or `TAINT_AUTHOR`.
+    pub code: String,
+    /// The parameters that strangers may have chosen; none for `RULE_OF_TWO`.
+    pub params: Vec<String>,
 }
 
 /// A test program of a contract.
@@ -124,7 +136,7 @@ impl ApprovalRequest {
     /// let shown = ApprovalRequest {
     ///     ask: HumanRequestKind::Before, kind: Kind::Tool, tool: Some("fs.write".into()), tool_version,
     ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, questions, refusal,
-    ///     policy: Digest([1; 32]), files: Vec::new(), writes: None,
+    ///     policy: Digest([1; 32]), files: Vec::new(), writes: None, holds: Vec::new(),
     /// };
     /// let other = ApprovalRequest { impact: 2, ..shown.clone() };
     /// assert_ne!(shown.digest(), other.digest());
@@ -176,6 +188,7 @@ mod tests {
             policy: Digest([1; 32]),
             files: Vec::new(),
             writes: None,
+            holds: Vec::new(),
             refusal: None,
         };
         change(&mut request);
@@ -199,6 +212,9 @@ mod tests {
         check(request(|now| now.impact = 2), &["impact 1 2"]);
         check(request(|now| now.tool_version = None), &["tool_version \"1\" null"]);
         check(request(|now| now.policy = Digest([2; 32])), &["policy - -"]);
+        let held = HeldFor { code: "RULE_OF_TWO".to_owned(), params: Vec::new() };
+        let told = r#"holds - [{"code":"RULE_OF_TWO","params":[]}]"#;
+        check(request(|now| now.holds = vec![held]), &[told]);
         check(request(|now| now.writes = Some(2)), &["writes - -"]);
         let other = Artifact { media: "application/json".to_owned(), content: before.document().content };
         assert_eq!(request(|now| now.impact = 2).changes_since(&other), []);

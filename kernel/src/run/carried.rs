@@ -113,7 +113,7 @@ impl Run {
         let kept = self.kept_approval(&self.plan.nodes[at].id, ask)?;
         let holds = kept.void.is_none()
             && self.instances[at].material.as_deref() == Some(&kept.material)
-            && !self.instances[at].held_by_gate
+            && !self.instances[at].is_held_by_gate()
             && !leads_to_an_effect(&self.plan, at);
         holds.then_some(kept)
     }

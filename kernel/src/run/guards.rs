@@ -90,7 +90,7 @@ impl Run {
     pub fn void_approvals(&mut self, from: RunId, now: Ticks) -> Vec<Event> {
         let void = |(node, instance): (&Node, &NodeInstance)| {
             let is_settled_here = matches!(instance.state(), NodeState::Running | NodeState::WaitingHuman);
-            let counts_once = node.may_change_world() || instance.held_by_gate;
+            let counts_once = node.may_change_world() || instance.is_held_by_gate();
             let is_allowed = instance.approved || is_to_be_redone(instance) && !instance.asks_again;
             (counts_once && is_allowed && instance.is_live() && !is_settled_here)
                 .then(|| void_approval(from, node, instance))

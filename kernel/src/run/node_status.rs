@@ -3,7 +3,7 @@
 use crate::event::{Failure, HumanRequestKind, Output};
 use crate::id::{Digest, NodeId, RunId, Ticks};
 use crate::ledger::Shortfall;
-use crate::run::{FailureCategory, NodeState, TransitionReason};
+use crate::run::{FailureCategory, HeldFor, NodeState, TransitionReason};
 
 /// State of a node with the data of the state.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,8 +174,8 @@ pub struct NodeInstance {
     pub requests: u32,
     /// A person approved the next attempt.
     pub approved: bool,
-    /// The gate held the call for a person's approval.
-    pub held_by_gate: bool,
+    /// Why the gate held the call for a person's approval, one for each code; none if it did not.
+    pub holds: Vec<HeldFor>,
     /// A person approved an attempt of the run that this one forks; that yes allows nothing here.
     pub(super) asks_again: bool,
     /// Digest of the document in the last question. A question about an attempt in doubt has no document and keeps the
@@ -244,6 +244,11 @@ pub struct KeptAnswer {
 }
 
 impl NodeInstance {
+    /// True if the gate held the call for a person's approval.
+    pub fn is_held_by_gate(&self) -> bool {
+        !self.holds.is_empty()
+    }
+
     pub(super) fn new(now: Ticks) -> NodeInstance {
         NodeInstance {
             status: NodeStatus::Pending,
@@ -254,7 +259,7 @@ impl NodeInstance {
             patch_count: 0,
             requests: 0,
             approved: false,
-            held_by_gate: false,
+            holds: Vec::new(),
             asks_again: false,
             shown: None,
             shown_before: None,

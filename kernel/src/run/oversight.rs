@@ -18,7 +18,7 @@ impl Run {
         let escalates = self.plan.policy.oversight.is_some() && node.reach().impact >= CONTROLS;
         node.approval == Approval::Before
             || escalates
-            || self.instances[at].held_by_gate
+            || self.instances[at].is_held_by_gate()
             || self.lacks_own_yes(at)
     }
 }

@@ -210,7 +210,7 @@ impl Run {
             || is_guarded;
         instance.is_live()
             && !matches!(instance.status, NodeStatus::Running { .. })
-            && (is_asked || instance.approved || instance.held_by_gate || will_be_asked)
+            && (is_asked || instance.approved || instance.is_held_by_gate() || will_be_asked)
     }
 
     /// True if the node ended with a person's artifact.

@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::apply::IllegalStep;
+use super::approval_request::HeldFor;
 use crate::event::{Event, GateAnswer, GateVerdict};
 use crate::gate::Spent;
 use crate::grant;
@@ -33,9 +34,9 @@ impl Run {
         self.counters.denials
     }
 
-    /// True if the gate held the node's call for a person's approval.
-    pub fn is_held_by_gate(&self, node: &NodeId) -> bool {
-        self.instance(node).is_some_and(|instance| instance.held_by_gate)
+    /// Why the gate held the node's call for a person's approval; none if it did not.
+    pub fn holds(&self, node: &NodeId) -> &[HeldFor] {
+        self.instance(node).map_or(&[], |instance| &instance.holds)
     }
 
     /// True if a grant gave the last answer to a question of the node.
@@ -68,11 +69,11 @@ impl Run {
                 self.verdicts.spent.charge_amounts(number, &verdict.tool, &verdict.amounts);
             }
             GateAnswer::Hold => {
-                self.instances[at].held_by_gate = true;
-                // The grant was given without the reason of the hold.
-                if self.is_answered_by_grant(&verdict.node) {
-                    self.instances[at].approved = false;
-                }
+                let (code, params) = (verdict.code.clone(), verdict.tainted.clone());
+                let instance = &mut self.instances[at];
+                instance.holds.push(HeldFor { code, params });
+                // The yes was given without this reason.
+                instance.approved = false;
             }
             GateAnswer::Deny => {}
         }

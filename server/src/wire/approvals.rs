@@ -2,6 +2,7 @@
 
 use ostler_kernel::event::ApprovalVoid;
 use ostler_kernel::ledger::Shortfall;
+use ostler_kernel::run::HeldFor;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -77,6 +78,9 @@ pub struct ApprovalView {
     /// `human_approval` nodes above the effect that keep their answer of another run: this question stands in their place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<String>,
+    /// Why the gate holds the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<HeldFor>,
     /// Programs that test the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<TestView>,

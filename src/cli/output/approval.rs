@@ -3,6 +3,8 @@
 use ostler::finding::harmless_chars;
 use ostler_kernel::id::DigestStart;
 use ostler_kernel::ledger::Amount;
+use ostler_kernel::policy::RULE_OF_TWO;
+use ostler_kernel::run::HeldFor;
 use ostler_server::wire::{ApprovalView, ParentView, ShortfallView};
 use serde_json::{Value, json};
 
@@ -91,6 +93,7 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     }
     file_lines(&question.files, detail, &mut lines);
     earlier_lines(question, detail, &mut lines);
+    lines.extend(question.holds.iter().map(|held| format!("    {}", detail.line(&held_because(held)))));
     for test in &question.tests {
         let argv = detail.line(&json!(test.argv).to_string());
         lines.push(format!("    followed by the test {argv}, impact {}", test.impact));
@@ -140,6 +143,18 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     let silence = question.deadline_ms.map(deadline_text).unwrap_or_default();
     lines.push(format!("    digest {digest}{silence}{}", dependents(&question.blocks)));
     lines
+}
+
+/// Why the gate holds a call, in words.
+fn held_because(held: &HeldFor) -> String {
+    let params = held.params.join(", ");
+    let why = match held.code.as_str() {
+        RULE_OF_TWO => {
+            "the run has read texts of strangers and private data, and this may send them out".to_owned()
+        }
+        _ => format!("strangers may have chosen {params}"),
+    };
+    format!("held: {why} ({})", held.code)
 }
 
 /// The step or tool that opened a child run.
