@@ -224,12 +224,17 @@ async fn a_program_is_asked_about_again_once_another_step_has_written() {
     assert!(system.outcome(writes).await.unwrap().status.is_over());
     until(async || states(&system, run).await == "deploy waiting_human").await;
     assert!(!deploy.has_started());
-    // Approved calls have been seen by a person: they do not count.
-    let node = json!({"id": "first", "tool": "first", "approval": "before", "human_timeout": "1h"});
-    let other = submit(&system, json!({"id": "o", "nodes": [node]})).await;
-    approve(&system, other).await;
-    first.go(1);
-    assert!(system.outcome(other).await.unwrap().status.is_over());
+    // An approved call of impact 2 does not count, another one does.
+    for (impact, counts) in [(2, false), (1, true)] {
+        let asked = system.approvals(run).await.unwrap().remove(0);
+        let node = json!({"id": "first", "tool": "first", "impact": impact, "approval": "before", "human_timeout": "1h"});
+        let other = submit(&system, json!({"id": "o", "nodes": [node]})).await;
+        approve(&system, other).await;
+        first.go(1);
+        assert!(system.outcome(other).await.unwrap().status.is_over());
+        let checked = system.check_answer(&asked.id, asked.digest.unwrap()).await;
+        assert_eq!(checked.is_err(), counts, "{checked:?}");
+    }
     approve(&system, run).await;
     deploy.go(1);
     assert!(system.outcome(run).await.unwrap().status.is_over());

@@ -50,7 +50,7 @@ fn a_script_that_was_changed_meanwhile_is_asked_about_again_with_the_difference(
     world.file("work/deploy.sh", "set -e\necho evil > out\n");
     let listed =
         world.ostler("approvals").exits(0).says("changed since the question was asked: deploy.sh (b3:");
-    listed.says("│ -echo kind > out\n    │ +echo evil > out").says("or files have changed");
+    listed.says("│ -echo kind > out\n    │ +echo evil > out").says("files or the workspace have changed");
     let yes = format!("approve @last go --digest {}", asked["digest"].as_str().unwrap());
     world.ostler(&yes);
     assert_eq!(world.work("out"), "", "an approval of something else");
@@ -110,6 +110,42 @@ fn files_that_a_program_reads_without_being_told_are_bound_too() {
     world.ostler(&format!("approve @last go --digest {}", asked["digest"].as_str().unwrap()));
     assert_eq!(world.work("out"), "");
     world.ostler("approvals").exits(0).says("new since the question was asked: GNUmakefile");
+}
+
+#[test]
+fn what_a_step_writes_where_no_word_of_a_call_leads_is_asked_about_again() {
+    let world = world();
+    let plan = DEPLOY.replace("[sh, ./deploy.sh, now]", r#"[sh, -c, "D=.; sh $D/$(cat name)"]"#);
+    let write = |text: &str| {
+        let params = json!({"path": "x.sh", "text": text, "mode": "replace"});
+        json!({"id": "w", "nodes": [{"id": "w", "tool": "fs.write", "params": params}]}).to_string()
+    };
+    world.file("deploy.yaml", &plan).file("work/name", "x.sh").file("work/x.sh", "echo kind > out\n");
+    world.file("evil.json", &write("echo evil > out\n")).file("kind.json", &write("echo kind > out\n"));
+    world.ostler("run deploy.yaml --workspace work --intent 2").exits(3);
+    let run = question(&world)["run"].as_str().unwrap().to_owned();
+    let yes = |also: &str| {
+        let digest = question(&world)["digest"].as_str().unwrap().to_owned();
+        let mut command = world.command(&format!("approve {run} go --digest {digest}"));
+        if !also.is_empty() {
+            command.args(["--for", "1h", "--also", also]);
+        }
+        command.output().unwrap()
+    };
+    world.ostler("run evil.json --workspace work --intent 1").exits(0);
+    let told = "other steps have written in the workspace since the question was asked";
+    world.ostler("approvals").exits(0).says(told);
+    assert_eq!(yes("").status.code(), Some(2));
+    assert_eq!(world.work("out"), "", "an approval of something else");
+    world.ostler("approvals").exits(0).says(told);
+    world.ostler("run kind.json --workspace work --intent 1").exits(0);
+    assert_eq!(yes("").status.code(), Some(2));
+    assert_eq!(yes("sh -c *").status.code(), Some(0));
+    assert_eq!(world.work("out"), "kind\n");
+    // A grant is for the time to come, in which steps write.
+    world.ostler("run evil.json --workspace work --intent 1").exits(0);
+    world.ostler("run deploy.yaml --workspace work --intent 2").exits(0);
+    assert_eq!(world.work("out"), "evil\n");
 }
 
 /// Byte code of Python runs in the place of its source.

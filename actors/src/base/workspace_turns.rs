@@ -21,7 +21,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct WorkspaceTurns {
     turns: Mutex<Turns>,
     changed: Notify,
-    /// Counts turns that others share. A turn alone belongs to a call that a person has seen.
+    /// Counts the calls that may have written.
     writes: Arc<dyn WorkspaceWrites>,
     /// Calls write in folders besides their workspace, so that all workspaces count as one.
     is_one: bool,
@@ -64,14 +64,25 @@ impl Wanted {
 pub(crate) struct Turn {
     turns: Arc<WorkspaceTurns>,
     number: u64,
+    counts: bool,
+}
+
+impl Turn {
+    /// Counts the call as one that writes. Turns that others share count from the beginning.
+    pub(crate) fn count(&mut self) {
+        let turns = lock(&self.turns.turns);
+        if !std::mem::replace(&mut self.counts, true) {
+            self.turns.writes.begin(&turns.wanted[turns.position(self.number)].workspace);
+        }
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut turns = lock(&self.turns.turns);
         let at = turns.position(self.number);
-        let Wanted { workspace, alone, .. } = turns.wanted.remove(at);
-        if !alone {
+        let Wanted { workspace, .. } = turns.wanted.remove(at);
+        if self.counts {
             // Before the next turn alone is held: its call looks at the count.
             self.turns.writes.end(&workspace);
         }
@@ -86,8 +97,7 @@ impl WorkspaceTurns {
         WorkspaceTurns { turns: Mutex::default(), changed: Notify::new(), writes, is_one, shown }
     }
 
-    /// A number that grows with each call that may have written in a workspace, once it has ended; calls that had a turn alone do not
-    /// count.
+    /// A number that grows with each call that may have written in a workspace, once its turn has ended.
     pub(crate) fn writes_in(&self, workspace: &Arc<Path>) -> u64 {
         self.writes.ended_in(&self.of(workspace))
     }
@@ -170,11 +180,12 @@ impl Turns {
     ) -> Turn {
         self.last += 1;
         let (number, workspace) = (self.last, turns.of(workspace));
-        if !alone {
+        let counts = !alone;
+        if counts {
             turns.writes.begin(&workspace);
         }
         self.wanted.push(Wanted { number, workspace, alone, held: !alone, call: call.clone() });
-        Turn { turns: Arc::clone(turns), number }
+        Turn { turns: Arc::clone(turns), number, counts }
     }
 
     /// True if no turn alone is held or waited for.
@@ -296,9 +307,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shared_turn_counts_as_a_write_at_its_end_and_a_turn_alone_does_not() {
+    async fn a_shared_turn_counts_as_a_write_at_its_end_and_a_turn_alone_if_it_is_told_to() {
         let (turns, here) = (Arc::new(turns()), workspace("/w"));
+        let mut alone = turns.try_alone(&here, &call("a")).expect("nobody writes");
+        alone.count();
+        drop(alone);
         let before = turns.writes_in(&here);
+        assert!(before > 0);
         drop(turns.try_alone(&here, &call("a")).expect("nobody writes"));
         let writing = turns.try_shared(&here, &call("b")).expect("nobody is alone");
         assert!(turns.try_alone(&here, &call("c")).is_none());

@@ -170,7 +170,10 @@ impl RunDriver {
             if !wants_turn {
                 return self.share_turn(node, work);
             }
-            if self.in_flight.turn.is_some() {
+            if let Some(turn) = &mut self.in_flight.turn {
+                if shown.counts_as_write() {
+                    turn.count();
+                }
                 return Standing::Approved(Some(shown.files));
             }
             let key = self.key_of_last(&node.id);

@@ -11,6 +11,7 @@ use crate::json;
 use crate::lineage;
 use crate::plan::{Effect, Kind};
 use crate::port::{Artifact, NamedFile};
+use crate::run::oversight::CONTROLS;
 
 /// Media type of a document.
 const SHOWN: &str = "application/vnd.ostler.shown+json";
@@ -128,6 +129,13 @@ impl ApprovalRequest {
         changes
     }
 
+    /// True if approvals of other calls end once this approved call has run. A call that controls could do by itself whatever another
+    /// approved one may, and several such calls would void each other's approvals.
+    pub fn counts_as_write(&self) -> bool {
+        let mut impacts = self.tests.iter().map(|test| test.impact).chain([self.impact]);
+        impacts.any(|impact| impact < CONTROLS)
+    }
+
     /// Digest of the whole document; an answer names the digest.
     ///
     /// ```
@@ -193,6 +201,22 @@ mod tests {
         };
         change(&mut request);
         request
+    }
+
+    #[test]
+    fn a_call_counts_as_a_write_unless_all_that_it_runs_controls() {
+        let test = |impact| ApprovalTest { argv: vec!["t".to_owned()], effect: Effect::Write, impact };
+        for (impact, tests, expected) in [
+            (2, vec![], false),
+            (1, vec![], true),
+            (2, vec![2], false),
+            (2, vec![2, 1], true),
+            (1, vec![2], true),
+        ] {
+            let tests: Vec<ApprovalTest> = tests.into_iter().map(test).collect();
+            let counts = request(|call| (call.impact, call.tests) = (impact, tests)).counts_as_write();
+            assert_eq!(counts, expected, "{impact}");
+        }
     }
 
     #[test]

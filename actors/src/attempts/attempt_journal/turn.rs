@@ -69,12 +69,13 @@ impl AttemptJournal {
         let (turns, workspace, key) =
             (&self.executor.gatekeeper.turns, &self.site.caller.workspace, self.key());
         let came = self.without_slot(turns.alone(workspace, &key)).await;
-        let alone = came.map_err(|AttemptKey { run, node, .. }| {
+        let mut alone = came.map_err(|AttemptKey { run, node, .. }| {
             // For good: the call was made, and a retry would make it again.
             structural(format!(
                 "its test was not run: {node} of run {run} has been writing in the workspace for a minute; run the test as a node of its own"
             ))
         })?;
+        alone.count();
         lock(&self.turn).held = Some(Arc::new(alone));
         self.reclaim().await;
         Ok(true)
