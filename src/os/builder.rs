@@ -3,27 +3,24 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use ostler_actors::{Evaluating, Program, RunError, System, SystemConfig};
 use ostler_drivers::HttpClearance;
 use ostler_drivers::model::ModelJudge;
 use ostler_drivers::tool::{DataFolder, TerminateError, builtin};
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::port::{
-    ArtifactStore, ClearanceAuthority, Journal, Judge, OutputStore, Tool, WorkspaceWrites,
-};
+use ostler_kernel::port::{ClearanceAuthority, Journal, Judge, Tool};
 use ostler_kernel::run::{Diagnoser, Planner, RuleDiagnoser, StaticPlanner};
 use ostler_server::{
     CallbackKeyError, CallbackListener, ChildPrograms, ControlSocket, KeyRefused, OperatorKeys,
     OperatorSecret, PublicKey, account, callback_key, router,
 };
-use ostler_store::{
-    MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store, WriteCounts,
-};
+use ostler_store::{OpenError, Options};
 
 use super::Ostler;
 use super::operator_files::{ConfiguredPolicy, LockdownFile};
+use super::stores::{Stores, in_memory, on_disk};
 use crate::config::{Config, ModelsError, StoreUrl, run_slots_default, slots_default};
 use crate::mcp::McpServers;
 use crate::metrics::Meter;
@@ -32,9 +29,6 @@ use crate::telemetry::Telemetry;
 
 /// Default data folder.
 pub const DATA_FOLDER: &str = ".ostler";
-
-/// How long an earlier system in this process may take to release the data folder.
-const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Options of a system.
 #[derive(Debug, Default)]
@@ -481,42 +475,6 @@ fn check_clock(now: SystemTime) -> Result<(), StartError> {
 
 /// Seconds from 1970 to the year 10000.
 const YEAR_10000_SECONDS: u64 = 253_402_300_800;
-
-struct Stores {
-    journal: Arc<dyn Journal>,
-    artifacts: Arc<dyn ArtifactStore>,
-    output: Arc<dyn OutputStore>,
-    writes: Arc<dyn WorkspaceWrites>,
-    opened: Option<Opened>,
-}
-
-fn in_memory() -> Stores {
-    Stores {
-        journal: Arc::new(MemoryJournal::default()),
-        artifacts: Arc::new(MemoryArtifacts::default()),
-        output: Arc::new(MemoryOutput::default()),
-        writes: Arc::new(WriteCounts::default()),
-        opened: None,
-    }
-}
-
-async fn on_disk(path: &Path, options: Options) -> Result<Stores, OpenError> {
-    let begun = Instant::now();
-    loop {
-        match Store::open_with(path, options.clone()) {
-            Ok((Store { journal, artifacts, output, writes }, opened)) => {
-                return Ok(Stores { journal, artifacts, output, writes, opened: Some(opened) });
-            }
-            // Tasks of an earlier system in this process take a moment to release the folder.
-            Err(OpenError::Held { pid: Some(pid), .. })
-                if pid == std::process::id() && begun.elapsed() < RELEASE_TIMEOUT =>
-            {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
 
 /// Kills child processes of a holder that died, before anything runs and before an attempt counts as in
 /// doubt.

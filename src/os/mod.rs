@@ -3,6 +3,7 @@
 mod builder;
 mod operator_files;
 mod run;
+mod stores;
 
 use std::fmt;
 use std::net::SocketAddr;
