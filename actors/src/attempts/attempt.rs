@@ -249,12 +249,7 @@ async fn check_test_files(
     }
     let argv = tests.iter().map(|test| test.argv.as_slice());
     let now = executor.gatekeeper.files_of_tests(caller, argv).await;
-    let is_same = |file: &NamedFile, other: &NamedFile| {
-        file.path == other.path && file.digest == other.digest && file.unbound.is_none()
-    };
-    let among = |file: &NamedFile, all: &[NamedFile]| all.iter().any(|other| is_same(file, other));
-    let missing = now.iter().find(|file| !among(file, approved));
-    match missing.or(approved.iter().find(|file| !among(file, &now))) {
+    match NamedFile::first_changed(approved, &now) {
         None => Ok(()),
         Some(NamedFile { path, .. }) => Err(structural(format!(
             "its test was not run: {path} is not as it was when the call was approved; run the test as a node of its own"

@@ -35,7 +35,7 @@ pub(super) enum Refusal {
 }
 
 /// Failure of an attempt that is asked about again.
-const UNAPPROVED: &str = "what was approved is not what would be done now: tools, the policy, what confines programs or the files that it names have \
+const UNAPPROVED: &str = "what was approved is not what would be done now: tools, the policy, what confines programs, what the run has read or the files that it names have \
                           changed, or other steps have written in the workspace";
 
 /// The approval of an attempt that is about to begin.

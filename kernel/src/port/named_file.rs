@@ -37,6 +37,16 @@ impl NamedFile {
     pub fn difference(&self, earlier: &NamedFile) -> Option<Vec<String>> {
         Some(line_difference(earlier.text.as_deref()?, self.text.as_deref()?))
     }
+
+    /// The first file for which an approval does not hold any more: it has changed, has come or is gone, or its content is not bound.
+    pub fn first_changed<'a>(approved: &'a [NamedFile], now: &'a [NamedFile]) -> Option<&'a NamedFile> {
+        let is_same = |file: &NamedFile, other: &NamedFile| {
+            file.path == other.path && file.digest == other.digest && file.unbound.is_none()
+        };
+        let among = |file: &NamedFile, all: &[NamedFile]| all.iter().any(|other| is_same(file, other));
+        let changed = now.iter().find(|file| !among(file, approved));
+        changed.or_else(|| approved.iter().find(|file| !among(file, now)))
+    }
 }
 
 /// The lines between the common beginning and the common end of two texts: `-` before those that went, `+` before those that came. At
@@ -64,6 +74,30 @@ pub fn line_difference(before: &str, now: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_approval_holds_while_no_file_changes_comes_or_goes() {
+        let file = |path: &str, byte| NamedFile {
+            path: path.to_owned(),
+            digest: Digest([byte; 32]),
+            bytes: 1,
+            text: None,
+            unbound: None,
+            by_word: true,
+        };
+        let approved = [file("a", 1), file("b", 1)];
+        let unbound = NamedFile { unbound: Some("is a pipe".to_owned()), ..file("b", 1) };
+        for (now, changed) in [
+            (vec![file("b", 1), file("a", 1)], None),
+            (vec![file("a", 2), file("b", 1)], Some("a")),
+            (vec![file("a", 1)], Some("b")),
+            (vec![file("a", 1), file("b", 1), file("c", 1)], Some("c")),
+            (vec![file("a", 1), unbound], Some("b")),
+        ] {
+            let found = NamedFile::first_changed(&approved, &now).map(|file| file.path.as_str());
+            assert_eq!(found, changed, "{now:?}");
+        }
+    }
 
     #[test]
     fn a_difference_is_the_lines_that_went_and_came() {
