@@ -144,8 +144,35 @@ fn what_a_step_writes_where_no_word_of_a_call_leads_is_asked_about_again() {
     assert_eq!(world.work("out"), "kind\n");
     // A grant is for the time to come, in which steps write.
     world.ostler("run evil.json --workspace work --intent 1").exits(0);
+    // A call that it covers is not one that a person has seen.
+    world.file("other.yaml", &DEPLOY.replace("./deploy.sh, now", "x.sh"));
+    world.ostler("run other.yaml --workspace work --intent 2").exits(3);
+    let other = question(&world);
     world.ostler("run deploy.yaml --workspace work --intent 2").exits(0);
     assert_eq!(world.work("out"), "evil\n");
+    let (other, digest) = (other["run"].as_str().unwrap(), other["digest"].as_str().unwrap());
+    world.ostler(&format!("approve {other} go --digest {digest}")).exits(2).complains("shows question 2");
+}
+
+#[test]
+fn a_file_that_a_grant_leaves_free_may_change_until_the_start() {
+    let world = world();
+    world.file("work/deploy.sh", "cat $1 > out\n").file("work/f.txt", "first\n");
+    world.file("grant.yaml", &DEPLOY.replace("./deploy.sh, now", "deploy.sh, x"));
+    world.ostler("run grant.yaml --workspace work --intent 2").exits(3);
+    let digest = question(&world)["digest"].as_str().unwrap().to_owned();
+    let mut granting = world.command(&format!("approve @last go --digest {digest} --for 1h --also"));
+    granting.arg("sh deploy.sh *").output().unwrap();
+    let build = "policy: {slots: 1}\nnodes:\n  - id: build\n    tool: shell.run\n    timeout: 90s\n    \
+                 params: {argv: [sh, -c, \"until [ -e built ]; do sleep 0.1; done\"]}";
+    world.file("run.yaml", &DEPLOY.replace("nodes:", build).replace("./deploy.sh, now", "deploy.sh, f.txt"));
+    let mut run = world.start("run run.yaml --workspace work --intent 2 --json");
+    run.until("human_answer");
+    world.file("work/f.txt", "second\n").file("work/built", "");
+    run.end().exits(0);
+    assert_eq!(world.work("out"), "second\n");
+    let events = world.ostler("events @last --json").exits(0).out;
+    assert_eq!(events.matches("\"human_request\"").count(), 1, "asked once: {events}");
 }
 
 /// Byte code of Python runs in the place of its source.

@@ -3,7 +3,7 @@
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::event::{HumanRequestKind, RunOpened};
 use ostler_kernel::gate::Denial;
-use ostler_kernel::grant::{GrantTerms, GrantedCall};
+use ostler_kernel::grant::{Grant, GrantTerms, GrantedCall};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::plan::{Node, Rule};
@@ -108,9 +108,8 @@ impl RunDriver {
             return self.deny(id, denial);
         }
         let granted = self.granted(&shown.request);
-        if granted.is_some() {
-            // A grant is for the time to come, in which steps write.
-            shown.request.writes = None;
+        if let Some(grant) = &granted {
+            shown.request = shown.request.under(grant);
         }
         let digest = self.keep_shown(&shown.request).await;
         let events = self.within(|run, cx| run.ask(cx, id, Some(digest)));
@@ -119,8 +118,8 @@ impl RunDriver {
         let is_open = self.run.instance(id).is_some_and(|instance| {
             matches!(instance.status, NodeStatus::WaitingHuman { ask: HumanRequestKind::Before, .. })
         });
-        if let Some(terms) = granted.filter(|_| is_open) {
-            self.answer_by_grant(id, &terms);
+        if let Some(grant) = granted.filter(|_| is_open) {
+            self.answer_by_grant(id, &grant.terms);
         }
         asked
     }
@@ -133,7 +132,7 @@ impl RunDriver {
     }
 
     /// The grant that covers a call before its start.
-    fn granted(&self, shown: &ApprovalRequest) -> Option<GrantTerms> {
+    pub(super) fn granted(&self, shown: &ApprovalRequest) -> Option<Grant> {
         // The operator who granted the words of a call has not seen that strangers may have chosen them.
         if !shown.holds.is_empty() || shown.ask != HumanRequestKind::Before {
             return None;

@@ -158,8 +158,9 @@ impl RunDriver {
             // Boxed: otherwise this rare future enlarges the future of every message.
             let mut shown =
                 Box::pin(approval_request::of_work(gatekeeper, caller, (&self.run, node), work)).await;
-            if self.run.is_answered_by_grant(&node.id) {
-                shown.writes = None;
+            let is_by_grant = self.run.is_answered_by_grant(&node.id);
+            if let Some(grant) = is_by_grant.then(|| self.granted(&shown)).flatten() {
+                shown = shown.under(&grant);
             }
             if !self.run.is_approved(&node.id, || shown.digest()) {
                 self.in_flight.turn = None;
@@ -171,7 +172,7 @@ impl RunDriver {
                 return self.share_turn(node, work);
             }
             if let Some(turn) = &mut self.in_flight.turn {
-                if shown.counts_as_write() {
+                if is_by_grant || shown.counts_as_write() {
                     turn.count();
                 }
                 return Standing::Approved(Some(shown.files));

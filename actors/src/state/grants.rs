@@ -63,13 +63,7 @@ impl Grants {
     }
 
     /// A grant that covers a call.
-    pub(crate) fn covering(
-        &self,
-        call: &GrantedCall<'_>,
-        files: &[NamedFile],
-        now: Ticks,
-    ) -> Option<GrantTerms> {
-        let grants = lock(&self.known);
-        grants.values().find(|grant| grant.covers(call, files, now)).map(|grant| grant.terms.clone())
+    pub(crate) fn covering(&self, call: &GrantedCall<'_>, files: &[NamedFile], now: Ticks) -> Option<Grant> {
+        lock(&self.known).values().find(|grant| grant.covers(call, files, now)).cloned()
     }
 }

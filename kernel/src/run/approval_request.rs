@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::event::HumanRequestKind;
+use crate::grant::Grant;
 use crate::id::Digest;
 use crate::json;
 use crate::lineage;
@@ -127,6 +128,14 @@ impl ApprovalRequest {
         };
         changes.extend(words.filter(is_told).chain(others));
         changes
+    }
+
+    /// The document of a call that a grant answers. A grant binds the files that it was given for, and no other file; it is for the
+    /// time to come, in which steps write.
+    pub fn under(self, grant: &Grant) -> ApprovalRequest {
+        let mut files = self.files;
+        files.retain(|file| grant.files.contains_key(&file.path));
+        ApprovalRequest { files, writes: None, ..self }
     }
 
     /// True if approvals of other calls end once this approved call has run. A call that controls could do by itself whatever another
