@@ -31,6 +31,9 @@ pub(super) struct Notes {
     /// Data folders where programs wrote that none of them could change.
     #[serde(default)]
     pub data: BTreeSet<PathBuf>,
+    /// Repositories of linked git worktrees, by worktree, as far as steps of two workspaces could not have made the link together.
+    #[serde(default)]
+    pub linked: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Notes {
@@ -78,6 +81,7 @@ impl Notes {
             notes.files.retain(|folder, _| folder.exists());
             notes.accepted.retain(|file, _| file.exists());
             notes.data.retain(|data| data.exists());
+            notes.linked.retain(|worktree, _| worktree.exists());
         }
         if notes.most() > NOTED_MAX {
             let what =
@@ -93,7 +97,7 @@ impl Notes {
 
     fn most(&self) -> usize {
         let folders = self.ran.len().max(self.files.len());
-        folders.max(self.accepted.len()).max(self.data.len())
+        folders.max(self.accepted.len()).max(self.data.len()).max(self.linked.len())
     }
 
     /// Whether steps wrote anywhere.
@@ -106,13 +110,29 @@ impl Notes {
         self.ran.keys().chain(self.files.keys()).any(|folder| place.starts_with(folder))
     }
 
+    /// Whether steps of two workspaces may have linked a worktree to a repository: each of them wrote one end of the link, and sees the
+    /// other workspace no more than before. A step that could write both could have copied the repository as well.
+    pub(super) fn is_link_forgeable(&self, worktree: &Path, repository: &Path) -> bool {
+        let is_apart = |end: &Path, other: &Path| self.writers(end).any(|folder| !other.starts_with(folder));
+        is_apart(&worktree.join(".git"), repository) && is_apart(&repository.join("worktrees"), worktree)
+    }
+
+    /// Folders around a place in which steps wrote that could change it.
+    fn writers<'a>(&'a self, place: &'a Path) -> impl Iterator<Item = &'a PathBuf> {
+        let of_tools = self.files.keys().filter(|folder| !is_guarded_in(folder, place));
+        self.ran.keys().chain(of_tools).filter(|folder| place.starts_with(folder))
+    }
+
     /// Whether no step could change what lies at this place itself. A link there may lead to what a step changed.
     pub(super) fn is_kept(&self, place: &Path) -> bool {
         let mut of_programs = self.ran.iter().filter(|(folder, _)| place.starts_with(folder));
         let mut of_tools = self.files.iter().filter(|(folder, _)| place.starts_with(folder));
-        let is_guarded =
-            |folder: &Path| place.strip_prefix(folder).is_ok_and(|below| below.iter().any(is_guarded));
         of_programs.all(|(_, kept)| kept.contains(place))
-            && of_tools.all(|(folder, kept)| kept.contains(place) || is_guarded(folder))
+            && of_tools.all(|(folder, kept)| kept.contains(place) || is_guarded_in(folder, place))
     }
+}
+
+/// Whether file tools in a folder leave a place alone.
+fn is_guarded_in(folder: &Path, place: &Path) -> bool {
+    place.strip_prefix(folder).is_ok_and(|below| below.iter().any(is_guarded))
 }

@@ -107,9 +107,10 @@ pub(super) fn of_user(search_path: &OsStr, home: Option<&Path>, resolver: &mut R
 }
 
 /// Repository of a workspace that is a linked git worktree, if the repository is outside of the workspace. A program may have forged
-/// the workspace's `.git`, so the repository must point back to the workspace. Programs of another workspace may have forged that too,
-/// so what is shown must be a repository, and named as one: a home folder or a working tree is none.
-pub(super) fn repository(workspace: &Path) -> Option<PathBuf> {
+/// the workspace's `.git`, so the repository must point back to the workspace, and what is shown must be a repository, and named as
+/// one: a home folder or a working tree is none. Programs of the repository's own workspace may have forged that too, so
+/// [`Workspaces::repository`](super::Workspaces::repository) decides.
+pub(super) fn linked_repository(workspace: &Path) -> Option<PathBuf> {
     let link = workspace.join(".git");
     let read = |file: &Path| {
         let is_small = file.metadata().is_ok_and(|found| found.is_file() && found.len() <= LINK_BYTES_MAX);
@@ -148,25 +149,25 @@ mod tests {
         let (workspace, own) = (root.join("ws"), root.join("repository/.git/worktrees/ws"));
         std::fs::create_dir_all(&workspace).unwrap();
         std::fs::create_dir_all(&own).unwrap();
-        assert_eq!(repository(&workspace), None);
+        assert_eq!(linked_repository(&workspace), None);
         std::fs::write(workspace.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
-        assert_eq!(repository(&workspace), None);
+        assert_eq!(linked_repository(&workspace), None);
         std::fs::write(own.join("gitdir"), "/elsewhere/.git\n").unwrap();
-        assert_eq!(repository(&workspace), None);
+        assert_eq!(linked_repository(&workspace), None);
         std::fs::write(own.join("gitdir"), format!("{}\n", workspace.join(".git").display())).unwrap();
-        assert_eq!(repository(&workspace), None, "it is no repository");
+        assert_eq!(linked_repository(&workspace), None, "it is no repository");
         let make = |repository: &Path| {
             std::fs::write(repository.join("HEAD"), "ref: refs/heads/main\n").unwrap();
             ["objects", "refs"].iter().for_each(|name| std::fs::create_dir(repository.join(name)).unwrap());
         };
         make(&root.join("repository/.git"));
-        assert_eq!(repository(&workspace), Some(root.join("repository/.git")));
+        assert_eq!(linked_repository(&workspace), Some(root.join("repository/.git")));
         // A workspace beside others, in whose folder a step wrote what git does: the folder around is no repository.
         let beside = root.join("home/worktrees/a");
         std::fs::create_dir_all(&beside).unwrap();
         std::fs::write(workspace.join(".git"), format!("gitdir: {}\n", beside.display())).unwrap();
         std::fs::write(beside.join("gitdir"), format!("{}\n", workspace.join(".git").display())).unwrap();
         make(&root.join("home"));
-        assert_eq!(repository(&workspace), None, "it is not named as a repository");
+        assert_eq!(linked_repository(&workspace), None, "it is not named as a repository");
     }
 }

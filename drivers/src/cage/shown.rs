@@ -22,7 +22,7 @@ impl Cages {
         let mut shown = self.shown();
         match reached(&self.config).rung {
             CageRung::None => shown.push(PathBuf::from("/")),
-            _ => shown.extend(paths::repository(workspace)),
+            _ => shown.extend(self.repository(workspace)),
         }
         let is_seen =
             |folder: &PathBuf| shown.iter().any(|it| it.starts_with(folder) || folder.starts_with(it));
@@ -44,6 +44,15 @@ impl Cages {
         let mut users = paths::of_user(&search_path, home.as_deref(), resolver);
         users.extend(self.config.read.iter().filter_map(|path| resolver.find(path)));
         users
+    }
+
+    /// The repository of a workspace that is a linked git worktree, which programs are shown. Without notes nothing tells who made the
+    /// link.
+    pub(super) fn repository(&self, workspace: &Path) -> Option<PathBuf> {
+        match &self.config.workspaces {
+            Some(notes) => notes.repository(workspace),
+            None => paths::linked_repository(workspace),
+        }
     }
 
     /// Folders without links that no program of a call sees, whatever a step does until the cage of the call is made. Folders that are

@@ -261,7 +261,7 @@ impl Cages {
             (_, true) => paths::writable(&workspace, &more),
         };
         let mut users = self.users(&mut resolver);
-        users.extend(paths::repository(&workspace));
+        users.extend(self.repository(&workspace));
         let mut read: Vec<PathBuf> = paths::SYSTEM_READ.iter().map(PathBuf::from).collect();
         read.retain(|path| path.exists());
         read.extend(users.iter().cloned());

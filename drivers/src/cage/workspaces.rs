@@ -12,6 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::notes::Notes;
+use super::paths::linked_repository;
 use super::resolver::Resolver;
 use super::spec::CONFIG_NAME;
 
@@ -60,6 +61,10 @@ impl Workspaces {
     ) -> io::Result<()> {
         let (kept, data) = (&named(kept), &named(data));
         self.change_if_open(|notes| {
+            // Before these folders are noted: this program has written nothing yet.
+            let linked = folders.iter().filter_map(|folder| Some((folder.clone(), genuine(notes, folder)?)));
+            let linked: Vec<(PathBuf, PathBuf)> = linked.collect();
+            notes.linked.extend(linked);
             for folder in folders {
                 let first = !notes.ran.contains_key(folder);
                 let is_below = |data: &&PathBuf| data.starts_with(folder);
@@ -218,6 +223,16 @@ impl Workspaces {
         places.iter().any(|place| notes.is_around(place))
     }
 
+    /// Repository of a workspace that is a linked git worktree: one that was noted while steps of two workspaces could not have made the
+    /// link together, or one to which they still could not; also `None` where the notes cannot tell.
+    pub(super) fn repository(&self, workspace: &Path) -> Option<PathBuf> {
+        let repository = linked_repository(workspace)?;
+        let notes = self.read().ok()?;
+        let is_shown = notes.linked.get(workspace) == Some(&repository)
+            || !notes.is_link_forgeable(workspace, &repository);
+        is_shown.then_some(repository)
+    }
+
     fn read(&self) -> io::Result<Notes> {
         Notes::read(&self.folder)
     }
@@ -226,6 +241,12 @@ impl Workspaces {
         self.make_folder()?;
         Notes::change(&self.folder, change)
     }
+}
+
+/// Repository of a linked git worktree that steps of two workspaces could not have linked together.
+fn genuine(notes: &Notes, worktree: &Path) -> Option<PathBuf> {
+    let found = linked_repository(worktree).filter(|repository| repository.to_str().is_some())?;
+    (!notes.is_link_forgeable(worktree, &found)).then_some(found)
 }
 
 /// Whether the user's folder is closed to this process.

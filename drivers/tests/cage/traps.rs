@@ -194,6 +194,74 @@ fn a_link_that_a_step_of_another_workspace_made_leads_nowhere() {
     });
 }
 
+/// Two workspaces: the first is a linked worktree of the repository in the second once [`Worktree::link`] ran.
+struct Worktree {
+    place: Place,
+    main: Place,
+    config: SandboxConfig,
+    _user: tempfile::TempDir,
+}
+
+impl Worktree {
+    fn new(place: Place) -> Worktree {
+        let user = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let config = SandboxConfig { workspaces: Some(Workspaces::at(user.path())), ..sandbox(place.rung()) };
+        let main = Place::new(place.rung());
+        std::fs::remove_dir_all(place.ws().join(".git")).unwrap();
+        std::fs::write(main.ws().join(".git/private"), SECRET).unwrap();
+        Worktree { place, main, config, _user: user }
+    }
+
+    /// Scripts that link the worktree, for its workspace and for that of the repository.
+    fn link(&self) -> [(&Place, String); 2] {
+        let (place, main) = (self.place.ws(), self.main.ws());
+        let back =
+            format!("mkdir -p .git/worktrees/x && echo {}/.git > .git/worktrees/x/gitdir", place.display());
+        [
+            (&self.place, format!("echo gitdir: {}/.git/worktrees/x > .git", main.display())),
+            (&self.main, back),
+        ]
+    }
+
+    fn step(&self, place: &Place, script: &str) {
+        place.call_with(self.config.clone(), script, 1).unwrap();
+    }
+
+    fn shows_repository(&self) -> bool {
+        let look = format!("cat {}/.git/private; true", self.main.ws().display());
+        self.place.call_with(self.config.clone(), &look, 0).unwrap().to_string().contains(SECRET)
+    }
+}
+
+#[test]
+fn a_linked_worktree_that_steps_of_two_workspaces_made_shows_no_repository() {
+    on_each_rung(|place| {
+        let worktree = Worktree::new(place);
+        worktree.link().iter().for_each(|(place, script)| worktree.step(place, script));
+        assert!(!worktree.shows_repository());
+    });
+}
+
+#[test]
+fn a_linked_worktree_from_before_any_step_shows_its_repository_whatever_steps_write() {
+    on_each_rung(|place| {
+        let worktree = Worktree::new(place);
+        for (place, script) in worktree.link() {
+            assert!(
+                Command::new("sh").args(["-c", &script]).current_dir(place.ws()).status().unwrap().success()
+            );
+        }
+        assert!(worktree.shows_repository(), "no step wrote");
+        for place in [&worktree.main, &worktree.place, &worktree.main] {
+            worktree.step(place, "true");
+            assert!(worktree.shows_repository());
+        }
+        let [(place, _), _] = worktree.link();
+        worktree.step(place, "echo gitdir: elsewhere > .git");
+        assert!(!worktree.shows_repository(), "it is no worktree any more");
+    });
+}
+
 #[test]
 fn many_folders_that_look_like_data_uncover_none() {
     on_each_rung(|place| {
