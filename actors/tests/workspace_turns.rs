@@ -3,9 +3,10 @@
 
 mod common;
 
+use std::any::Any;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use common::{Hold, states, submit, system, until, with_slots};
 use ostler_actors::{Answer, Program, ProgramContext, System};
@@ -13,7 +14,7 @@ use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, TEST_TOOL};
 use ostler_kernel::port::{
-    BoxFuture, CallContext, ChildRunSpec, NamedFile, Tool, ToolResult, ToolSpec, WorkspaceUse,
+    BoxFuture, CallContext, ChildRunSpec, NamedFile, Tool, ToolResult, ToolSpec, WorkspaceTurn, WorkspaceUse,
 };
 use ostler_kernel::run::WRITES;
 use ostler_store::MemoryJournal;
@@ -241,6 +242,66 @@ async fn a_program_is_asked_about_again_once_another_step_has_written() {
     assert_eq!(states(&system, run).await, "deploy executed");
 }
 
+/// A tool whose calls go on after their future is dropped: their turn is held here.
+struct GoesOn {
+    call: Arc<Hold>,
+    held: Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>,
+}
+
+struct Dropped<'a>(&'a GoesOn, Option<Arc<dyn WorkspaceTurn>>);
+
+impl Drop for Dropped<'_> {
+    fn drop(&mut self) {
+        *self.0.held.lock().unwrap() = self.1.as_ref().and_then(|turn| turn.hold());
+    }
+}
+
+impl Tool for GoesOn {
+    fn spec(&self) -> &ToolSpec {
+        self.call.spec()
+    }
+
+    fn class(&self, params: &Map<String, Value>) -> CallClass {
+        self.call.class(params)
+    }
+
+    fn workspace_use(&self) -> WorkspaceUse {
+        WorkspaceUse::BOTH
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let _dropped = Dropped(self, context.turn.clone());
+            self.call.call(permit, context).await
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_given_up_has_its_turn_as_long_as_its_tool_says() {
+    let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+    let (first, deploy, held) = (hold("first"), hold("deploy"), Arc::default());
+    let goes_on = GoesOn { call: first.clone(), held: Arc::clone(&held) };
+    let tools: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(goes_on), Arc::new(Writer { held: deploy.clone(), names: true })];
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let node = json!({"id": "first", "tool": "first", "timeout": "1s"});
+    submit(&system, json!({"id": "w", "nodes": [node]})).await;
+    first.started().await;
+    let node = json!({"id": "deploy", "tool": "deploy", "approval": "before", "human_timeout": "1h"});
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    approve(&system, run).await;
+    until(async || states(&system, run).await == "deploy running").await;
+    first.stopped().await;
+    until(async || held.lock().unwrap().is_some()).await;
+    assert!(!deploy.has_started(), "the call goes on");
+    held.lock().unwrap().take();
+    deploy.started().await;
+    deploy.go(1);
+    assert!(system.outcome(run).await.unwrap().status.is_over());
+    assert!(states(&system, run).await.ends_with(" executed"));
+}
+
 /// A tool that writes, asks a person, and writes on.
 struct Asker(Arc<Hold>);
 
@@ -259,7 +320,18 @@ impl Tool for Asker {
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
-            context.attempt.ask_person("may", "May the tool go on?", 3_600_000).await.unwrap();
+            let turn = context.turn.clone().expect("the call writes");
+            assert!(turn.hold().is_some());
+            let (log, mut held) = (context.attempt.clone(), true);
+            let mut asked = log.ask_person("may", "May the tool go on?", 3_600_000);
+            std::future::poll_fn(|task| {
+                let answer = asked.as_mut().poll(task);
+                held &= turn.hold().is_some();
+                answer
+            })
+            .await
+            .unwrap();
+            assert!(!held && turn.hold().is_some(), "the turn is given back meanwhile");
             self.0.call(permit, context).await
         })
     }

@@ -48,7 +48,7 @@ pub use output::{
 pub use templates::TemplateStore;
 pub use tool::{
     CALL_MARK, CallContext, MCP_PREFIX, OPERATOR_KEY, ParamProblem, PermittedTool, Tool, ToolResult,
-    ToolSpec, WorkspaceUse,
+    ToolSpec, WorkspaceTurn, WorkspaceUse,
 };
 pub use workspace_writes::WorkspaceWrites;
 

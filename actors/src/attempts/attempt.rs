@@ -171,11 +171,10 @@ async fn act(
                 ordinal: log.attempt(),
                 refusals: 0,
             };
-            // A call of another kind gives the turn back while it waits for a child run.
-            let held = tool.confinement().and_then(|_| log.held_turn());
+            let turn = held_turn.as_ref().map(|_| log.workspace_turn());
             let called = tool.call(
                 permit,
-                CallContext { workspace, timeout_ms, repeatable, origin, attempt, recorded, held },
+                CallContext { workspace, timeout_ms, repeatable, origin, attempt, recorded, turn },
             );
             let called = log.watch(called).await;
             // A turn alone lasts over the tests. One that others share ends before the attempt waits for a slot.
@@ -267,12 +266,12 @@ fn judge_here(executor: &Executor, rules: &[Rule], value: &Value) -> Result<Judg
     Ok(judgement)
 }
 
-async fn run_test(caller: &Caller, test: &Test, log: &AttemptJournal) -> Result<(), Failure> {
+async fn run_test(caller: &Caller, test: &Test, log: &Arc<AttemptJournal>) -> Result<(), Failure> {
     let key = lineage::hash("aos/test/1", &[test.argv.join("\0").as_bytes()]);
     let gated = Recorder::of(log).permit_test(test.params().into(), key).await;
     let (tool, permit) = gated.map_err(|denial| refused(&denial))?;
     let context = CallContext {
-        held: log.held_turn(),
+        turn: Some(log.workspace_turn()),
         ..CallContext::without_log(Arc::clone(&caller.workspace), TEST_MS_MAX)
     };
     // Dropping the call ends its program with all children.

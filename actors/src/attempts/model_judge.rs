@@ -73,7 +73,7 @@ pub(super) async fn ask(
         },
         attempt: Arc::new(BillOnly(Arc::clone(log))),
         recorded: None,
-        held: None,
+        turn: None,
     };
     let within = Duration::from_millis(MODEL_JUDGE_MS_MAX);
     let answer = match tokio::time::timeout(within, tool.call(permit, context)).await {

@@ -135,7 +135,7 @@ impl RunDriver {
             },
             attempt: Arc::<CallBill>::clone(&bill),
             recorded: None,
-            held: None,
+            turn: None,
         };
         Planned { tool, params, key, intent, context, bill }
     }

@@ -13,6 +13,7 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::connection::MCP_MESSAGE_BYTES_MAX;
+use super::given_up::GivenUp;
 
 /// Most requests of a server whose answers the server has not taken. Questions to a person count until they are answered.
 pub const MCP_REQUESTS_MAX: usize = 64;
@@ -40,11 +41,12 @@ pub(super) struct Bounded<T> {
     inner: T,
     open: Arc<AtomicUsize>,
     breach: Breach,
+    given_up: GivenUp,
 }
 
 impl<T> Bounded<T> {
-    pub(super) fn new(inner: T, breach: Breach) -> Bounded<T> {
-        Bounded { inner, open: Arc::default(), breach }
+    pub(super) fn new(inner: T, breach: Breach, given_up: GivenUp) -> Bounded<T> {
+        Bounded { inner, open: Arc::default(), breach, given_up }
     }
 
     fn check(&self, message: &RxJsonRpcMessage<RoleClient>) -> Result<(), String> {
@@ -83,6 +85,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let message = self.inner.receive().await?;
+        self.given_up.note(&message);
         match self.check(&message) {
             Ok(()) => Some(message),
             Err(what) => {

@@ -1,6 +1,7 @@
 //! Calls over a connection: their progress, their cancellation, and the questions amid them.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
 use super::connection::{self, Listing};
+use super::given_up::GivenUp;
 use super::question::{self, Asking, MCP_QUESTION_ROUNDS_MAX};
 use super::refusal::{NotConnected, Refusal};
 use super::result::clipped;
@@ -75,7 +77,14 @@ impl ClientHandler for Host {
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         match self.only_call() {
-            Some(asking) => Ok(question::ask(&asking, request).await),
+            Some(asking) => {
+                let answer = question::ask(&asking, request).await;
+                if asking.turn.is_some() && asking.given_up.load(Ordering::Relaxed) {
+                    // With an answer the server would go on with the call.
+                    std::future::pending::<()>().await;
+                }
+                Ok(answer)
+            }
             None => Ok(ElicitResult::new(ElicitationAction::Decline)),
         }
     }
@@ -106,11 +115,17 @@ fn told(progress: &ProgressNotificationParam) -> String {
 pub(super) struct Caller {
     peer: Peer<RoleClient>,
     host: Host,
+    given_up: GivenUp,
 }
 
 impl Caller {
-    pub(super) fn new(peer: Peer<RoleClient>, host: Host) -> Caller {
-        Caller { peer, host }
+    pub(super) fn new(peer: Peer<RoleClient>, host: Host, given_up: GivenUp) -> Caller {
+        Caller { peer, host, given_up }
+    }
+
+    /// The calls that were given up.
+    pub(super) fn given_up(&self) -> &GivenUp {
+        &self.given_up
     }
 
     /// Waits for a change of the server's tools, and lists the tools again.
@@ -160,7 +175,9 @@ impl Caller {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
             None => Err(ServiceError::TransportClosed),
         };
-        call.handle = None;
+        if matches!(answered, Ok(_) | Err(ServiceError::McpError(_))) {
+            call.handle = None;
+        }
         result(answered)
     }
 }
@@ -184,31 +201,42 @@ async fn answers(asking: &Asking, requests: InputRequests) -> Result<InputRespon
     Ok(answers)
 }
 
-/// A sent call. Dropping the value cancels a call without an answer.
+/// A sent call. Dropping the value cancels a call without an answer, and holds its turn until the server has answered or ended.
 struct RunningCall<'a> {
     caller: &'a Caller,
     /// `None` once the call is answered.
     handle: Option<RequestHandle<RoleClient>>,
     token: ProgressToken,
+    asking: Asking,
 }
 
 impl RunningCall<'_> {
     fn new(caller: &Caller, handle: RequestHandle<RoleClient>, asking: Asking) -> RunningCall<'_> {
         let token = handle.progress_token.clone();
-        caller.host.calls().insert(token.clone(), asking);
-        RunningCall { caller, handle: Some(handle), token }
+        caller.host.calls().insert(token.clone(), asking.clone());
+        RunningCall { caller, handle: Some(handle), token, asking }
     }
 }
 
 impl Drop for RunningCall<'_> {
     fn drop(&mut self) {
         self.caller.host.calls().remove(&self.token);
-        let Some(handle) = self.handle.take() else { return };
-        let (peer, id) = (handle.peer.clone(), handle.id.clone());
+        let Some(RequestHandle { peer, id, rx, .. }) = self.handle.take() else { return };
+        self.asking.given_up.store(true, Ordering::Relaxed);
+        let turn = self.asking.turn.as_ref();
+        let unanswered = turn.map(|turn| self.caller.given_up.begin(&id, turn.hold()));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let cancelled = CancelledNotificationParam::new(Some(id), None);
-                let _ = peer.notify_cancelled(cancelled).await;
+                let told = peer.notify_cancelled(cancelled);
+                let settled = async {
+                    match unanswered {
+                        Some(unanswered) => unanswered.settle(rx).await,
+                        None => drop(rx),
+                    }
+                };
+                // A server that does not read takes no cancellation.
+                let _ = tokio::join!(told, settled);
             });
         }
     }

@@ -12,6 +12,7 @@ use super::bounded::{Bounded, Breach};
 use super::caller::{Caller, Host};
 use super::config::McpConfig;
 use super::definition::Definition;
+use super::given_up::GivenUp;
 use super::http::http_transport;
 use super::login::Login;
 use super::refusal::{NotConnected, Refusal};
@@ -35,6 +36,7 @@ pub(super) struct Connection {
     running: RunningService<RoleClient, Host>,
     program: Option<StdioServer>,
     breach: Breach,
+    given_up: GivenUp,
 }
 
 /// Tools and versions that a server reports.
@@ -83,12 +85,12 @@ impl Connection {
         mode: ClientLifecycleMode,
     ) -> Result<Connection, NotOpen> {
         let never = |why: String| NotOpen { why: why.into(), retry: false };
-        let breach = Breach::default();
+        let (breach, given_up) = (Breach::default(), GivenUp::default());
         let Some(url) = &config.url else {
-            let started = StdioServer::start(name, config, place, &breach).await;
+            let started = StdioServer::start(name, config, place, &breach, &given_up).await;
             let (mut program, transport) = started.map_err(never)?;
             return match Host::default().serve_with_lifecycle(transport, mode).await {
-                Ok(running) => Ok(Connection { running, program: Some(program), breach }),
+                Ok(running) => Ok(Connection { running, program: Some(program), breach, given_up }),
                 Err(error) => {
                     let retry = is_odd(&error);
                     let why = why(&breach, Some(&mut program), &told(&error)).await;
@@ -97,8 +99,9 @@ impl Connection {
             };
         };
         let transport = http_transport(url, config, login.cloned()).map_err(never)?;
-        match Host::default().serve_with_lifecycle(Bounded::new(transport, breach.clone()), mode).await {
-            Ok(running) => Ok(Connection { running, program: None, breach }),
+        let transport = Bounded::new(transport, breach.clone(), given_up.clone());
+        match Host::default().serve_with_lifecycle(transport, mode).await {
+            Ok(running) => Ok(Connection { running, program: None, breach, given_up }),
             Err(error) => {
                 let why = match refused(&error) {
                     Some(refusal) => NotConnected::Refused(refusal),
@@ -120,12 +123,12 @@ impl Connection {
 
     /// The side of the connection that calls tools.
     pub(super) fn caller(&self) -> Caller {
-        Caller::new(self.running.peer().clone(), self.running.service().clone())
+        Caller::new(self.running.peer().clone(), self.running.service().clone(), self.given_up.clone())
     }
 
     /// Waits for the end of the connection, and returns the reason.
     pub(super) async fn ended(self) -> String {
-        let Connection { running, mut program, breach } = self;
+        let Connection { running, mut program, breach, given_up: _ } = self;
         let quit = running.waiting().await;
         let plain = match quit {
             Ok(_) => "it closed the connection".to_owned(),

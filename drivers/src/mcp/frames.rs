@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::bounded::{Bounded, BoundedLines, Breach};
 use super::caller::{Caller, Host};
 use super::connection::{self, Listing};
+use super::given_up::GivenUp;
 use super::question::Asking;
 use super::refusal::NotConnected;
 use super::result;
@@ -30,7 +31,7 @@ where
     let breach = Breach::default();
     let lines = BoundedLines::new(read, breach.clone());
     let transport = AsyncRwTransport::new(lines, write).with_max_line_length(usize::MAX);
-    let transport = Bounded::new(transport, breach);
+    let transport = Bounded::new(transport, breach, GivenUp::default());
     let opened = Host::default().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
     let running = opened.map_err(|error| error.to_string())?;
     let listed = connection::list(running.peer()).await;
@@ -39,8 +40,8 @@ where
         NotConnected::Refused(refusal) => format!("{refusal:?}"),
     })?;
     let Some(tool) = listing.tools.first() else { return Ok((listing, None)) };
-    let asking = Asking::new(&tool.name, Arc::new(NoLog), 1);
-    let caller = Caller::new(running.peer().clone(), running.service().clone());
+    let asking = Asking::new(&tool.name, Arc::new(NoLog), 1, None);
+    let caller = Caller::new(running.peer().clone(), running.service().clone(), GivenUp::default());
     let answered = match caller.call(&tool.name, Map::new(), asking).await {
         Ok(answer) => result::value("frames", answer, |_| None).is_ok(),
         Err(_) => false,

@@ -13,6 +13,7 @@ mod connection;
 mod definition;
 #[doc(hidden)]
 pub mod frames;
+mod given_up;
 mod held;
 mod http;
 mod login;
@@ -39,6 +40,7 @@ pub use connection::{Listing, MCP_LIST_BYTES_MAX, MCP_MESSAGE_BYTES_MAX, MCP_PAG
 pub use definition::{
     Definition, Difference, MCP_DESCRIPTION_BYTES_MAX, MCP_SCHEMA_DEPTH_MAX, MCP_TOOL_NAME_BYTES_MAX,
 };
+pub use given_up::MCP_GIVEN_UP_MS;
 pub use held::MCP_DIFFERENCE_BYTES_MAX;
 pub use login::{
     BegunLogin, LOGIN_ANSWER_BYTES_MAX, LOGIN_CALLBACK_BYTES_MAX, LOGIN_REQUEST, LOGIN_SCOPES_MAX, LoggedIn,

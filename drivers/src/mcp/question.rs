@@ -1,9 +1,9 @@
 //! A server's question to the user amid a call (elicitation) becomes a question to a person.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use ostler_kernel::port::AttemptLog;
+use ostler_kernel::port::{AttemptLog, WorkspaceTurn};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
 
@@ -28,13 +28,29 @@ pub(super) struct Asking {
     pub(super) attempt: Arc<dyn AttemptLog>,
     /// Number of the attempt.
     ordinal: u32,
+    /// The turn of a call after which the server may write.
+    pub(super) turn: Option<Arc<dyn WorkspaceTurn>>,
     asked: Arc<AtomicUsize>,
+    /// The call ended without an answer of the server.
+    pub(super) given_up: Arc<AtomicBool>,
 }
 
 impl Asking {
     /// `ordinal` is the number of the attempt.
-    pub(super) fn new(tool: &str, attempt: Arc<dyn AttemptLog>, ordinal: u32) -> Asking {
-        Asking { tool: tool.to_owned(), attempt, ordinal, asked: Arc::default() }
+    pub(super) fn new(
+        tool: &str,
+        attempt: Arc<dyn AttemptLog>,
+        ordinal: u32,
+        turn: Option<Arc<dyn WorkspaceTurn>>,
+    ) -> Asking {
+        Asking {
+            tool: tool.to_owned(),
+            attempt,
+            ordinal,
+            turn,
+            asked: Arc::default(),
+            given_up: Arc::default(),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use super::program::ProgramFiles;
 use super::refusal::NotConnected;
 use super::stdio::Place;
 use super::tool::MCP_PREFIX;
-use super::up::{LAST_WORDS, LOST, Up};
+use super::up::{LAST_WORDS, LOST, UNANSWERED, Up};
 use crate::tool::tool_spec::transient;
 
 /// Starts for one call: a file of the program may change while it runs, and once more while it starts.
@@ -218,7 +218,11 @@ impl McpServer {
                 self.held(&program).map_or(Ok(()), |why| Err(held::failure(why)))?;
             }
             let up = self.up(wait_ms).await?;
-            if !up.is_touched().await {
+            if !up.is_settled(wait_ms).await {
+                let why = "still works on a call that was given up: nothing was called";
+                return Err(transient(format!("server {} {why}", self.table)));
+            }
+            if !up.has_ended() && !up.is_touched().await {
                 return Ok(up);
             }
             up.end("a file of its program changed while it ran");
@@ -309,6 +313,10 @@ impl McpServer {
                     // A program that ended says on standard error why it did.
                     let ended = tokio::time::timeout(LAST_WORDS, ended).await;
                     return ended.unwrap_or_else(|_| why.to_owned());
+                }
+                () = up.caller.given_up().unanswered() => {
+                    up.end(UNANSWERED);
+                    continue;
                 }
                 listed = up.caller.changed(Duration::from_millis(self.start_ms())) => listed,
             };

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::bounded::{Bounded, BoundedLines, Breach};
 use super::config::McpConfig;
+use super::given_up::GivenUp;
 use crate::cage::{CagedCall, Cages, SandboxConfig};
 use crate::tool::DataFolder;
 use crate::tool::{Folder, ProcessGroup, Program, RunningProgram};
@@ -53,12 +54,13 @@ pub(super) struct StdioServer {
 pub(super) type StdioTransport = Bounded<AsyncRwTransport<RoleClient, BoundedLines<ChildStdout>, ChildStdin>>;
 
 impl StdioServer {
-    /// Starts the program of a server. `breach` is set if the server breaks a limit.
+    /// Starts the program of a server. `breach` is set if the server breaks a limit; `given_up` is told of answers and of the program's end.
     pub(super) async fn start(
         name: &str,
         config: &McpConfig,
         place: &Place,
         breach: &Breach,
+        given_up: &GivenUp,
     ) -> Result<(StdioServer, StdioTransport), String> {
         let mut argv = config.command.clone();
         if let Some(program) = argv.first_mut().filter(|program| program.contains('/')) {
@@ -80,6 +82,7 @@ impl StdioServer {
         sandbox.read.extend(read);
         let (is_caged, effect) =
             (config.sandbox.0, if config.network { Effect::External } else { Effect::Write });
+        let held = Some(given_up.program());
         let started = tokio::task::spawn_blocking(move || {
             let folder = open(&path)?;
             let data = data.and_then(|data| DataFolder::of(&data).ok());
@@ -94,7 +97,7 @@ impl StdioServer {
                 works_for: data.as_ref(),
                 cage: cage.as_ref(),
                 distrusted: &[],
-                held: None,
+                held,
             };
             ProcessGroup::start(program).map_err(|failure| failure.message)
         });
@@ -105,7 +108,10 @@ impl StdioServer {
         let reader = Some(tokio::spawn(keep_tail(stderr, Arc::clone(&kept))));
         let lines = BoundedLines::new(stdout, breach.clone());
         let transport = AsyncRwTransport::new(lines, stdin).with_max_line_length(usize::MAX);
-        Ok((StdioServer { program, stderr: kept, reader }, Bounded::new(transport, breach.clone())))
+        Ok((
+            StdioServer { program, stderr: kept, reader },
+            Bounded::new(transport, breach.clone(), given_up.clone()),
+        ))
     }
 
     /// Reason for the end of the connection: the exit status or, if the program still runs, `plain`, with the last line of standard

@@ -71,7 +71,8 @@ impl McpTool {
         let wait_ms = context.timeout_ms / 100 * START_SHARE_PERCENT;
         let up = server.ready(wait_ms.max(1)).await?;
         self.clear(&up, &*context.attempt).await?;
-        let asking = Asking::new(tool, context.attempt, context.origin.ordinal);
+        let turn = context.turn.filter(|_| server.config.writes_files());
+        let asking = Asking::new(tool, context.attempt, context.origin.ordinal, turn);
         match up.caller.call(&self.definition.name, permit.into_params(), asking).await {
             Ok(answer) => {
                 server.worked();

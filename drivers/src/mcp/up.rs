@@ -13,6 +13,9 @@ use super::program::ProgramFiles;
 /// Reason for the end of a connection with a call that has no answer.
 pub(super) const LOST: &str = "the answer to a call was lost";
 
+/// Reason for the end of a server that may write, and has not answered a call that was given up.
+pub(super) const UNANSWERED: &str = "it was ended, because it had not answered a call that was given up";
+
 /// Time for the end of a server, and what it writes to standard error about it, after an answer was lost.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -41,6 +44,16 @@ impl Up {
     pub(super) fn end(&self, why: &'static str) {
         self.why.get_or_init(|| why);
         self.broken.notify_one();
+    }
+
+    /// Waits at most `wait_ms` for the answers to calls that were given up, or the end of the server. False if there is neither.
+    pub(super) async fn is_settled(&self, wait_ms: u64) -> bool {
+        tokio::time::timeout(Duration::from_millis(wait_ms), self.caller.given_up().settled()).await.is_ok()
+    }
+
+    /// True once the connection ends.
+    pub(super) fn has_ended(&self) -> bool {
+        self.why.get().is_some() || self.ended.borrow().is_some()
     }
 
     /// True if a file of the program was written or replaced since it started: an interpreter may read it again.

@@ -174,7 +174,7 @@ impl Tool for ShellRun {
             let caged = move |_: &CancelFlag| {
                 cages.cage(CagedCall { workspace: &workspace, writes: impact > 0, impact, effect })
             };
-            let held = context.held.clone();
+            let held = context.turn.as_ref().and_then(|turn| turn.hold());
             let supervision =
                 Supervision { cage: off_runtime(caged).await?, works_for: self.data.clone(), held };
             let rung = supervision.cage.as_ref().map_or(CageRung::None, CageSpec::rung);

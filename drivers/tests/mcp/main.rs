@@ -5,6 +5,7 @@ mod address;
 mod authority;
 mod bad;
 mod frames;
+mod given_up;
 mod good;
 mod login;
 mod misbehaving;

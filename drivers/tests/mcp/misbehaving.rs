@@ -148,6 +148,17 @@ fn answers_after_a_cancel() {
     })
 }
 
+/// Answers `note` with the id of its process, and `say` once the pipe `go` has been written.
+#[test]
+#[ignore = "a server"]
+fn waits_for_a_pipe() {
+    let waits: Call = |tool, _| match tool {
+        "note" => Some(text(&std::process::id().to_string())),
+        _ => Some(text(&std::fs::read_to_string("go").unwrap())),
+    };
+    serve(&Server { tools, call: waits })
+}
+
 /// Announces changed tools amid a call of `note`.
 #[test]
 #[ignore = "a server"]

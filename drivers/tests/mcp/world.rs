@@ -12,6 +12,7 @@ use ostler_kernel::gate::{
 use ostler_kernel::id::Digest;
 use ostler_kernel::port::{
     AttemptLog, AttemptLogError, BoxFuture, CageRung, CallContext, Device, OutputStream, Tool, ToolResult,
+    WorkspaceTurn,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -166,6 +167,17 @@ impl World {
     }
 
     pub(crate) async fn call_within(&self, name: &str, params: Value, timeout_ms: u64) -> ToolResult {
+        self.call_in_turn(name, params, timeout_ms, None).await
+    }
+
+    /// A call with its turn among those that may write.
+    pub(crate) async fn call_in_turn(
+        &self,
+        name: &str,
+        params: Value,
+        timeout_ms: u64,
+        turn: Option<Arc<dyn WorkspaceTurn>>,
+    ) -> ToolResult {
         let tool = self.tool(name);
         let gated = GatedTool::new(Arc::clone(&tool)).unwrap();
         let granted = [(tool.spec().name.clone(), None)].into();
@@ -193,7 +205,7 @@ impl World {
                     told: Arc::clone(&self.told),
                 });
                 let context = CallContext::without_log(Path::new("/").into(), timeout_ms);
-                tool.call(permit, CallContext { attempt, ..context }).await
+                tool.call(permit, CallContext { attempt, turn, ..context }).await
             }
             Verdict::Denied(denial) => panic!("denied: {}", denial.operator),
         }

@@ -12,7 +12,7 @@ use ostler_kernel::gate::{
     Call, CallLimits, Egress, GatePolicy, GatedTool, Permit, Provenance, Scope, Spent, Verdict, decide,
 };
 use ostler_kernel::id::Digest;
-use ostler_kernel::port::{CallContext, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, Tool, ToolResult, WorkspaceTurn};
 use ostler_kernel::run::FailureCategory;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -25,6 +25,15 @@ pub(crate) struct World {
     folder: TempDir,
     tools: Vec<Arc<dyn Tool>>,
     egress: Egress,
+}
+
+/// A turn that is held with a value.
+struct Turn(Arc<dyn Any + Send + Sync>);
+
+impl WorkspaceTurn for Turn {
+    fn hold(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.0))
+    }
 }
 
 impl World {
@@ -90,7 +99,8 @@ impl World {
         params: Value,
         held: Arc<dyn Any + Send + Sync>,
     ) -> ToolResult {
-        self.call_with_context(name, params, |context| CallContext { held: Some(held), ..context }).await
+        let turn: Arc<dyn WorkspaceTurn> = Arc::new(Turn(held));
+        self.call_with_context(name, params, |context| CallContext { turn: Some(turn), ..context }).await
     }
 
     async fn call_in(&self, name: &str, params: Value, recorded: Option<Arc<Value>>) -> ToolResult {

@@ -55,9 +55,9 @@ pub struct CallContext {
     pub attempt: Arc<dyn AttemptLog>,
     /// Recorded result of an equal read. The tool may return it if the source says that it has not changed since.
     pub recorded: Option<Arc<Value>>,
-    /// A tool that starts programs keeps this until all that they started has ended, also if the future of the call is dropped: other
-    /// calls that would write wait for it.
-    pub held: Option<Arc<dyn Any + Send + Sync>>,
+    /// The turn of a call that may write in the workspace. What goes on by itself, such as a program or a request to a server, holds it
+    /// until the end, also if the future of the call is dropped.
+    pub turn: Option<Arc<dyn WorkspaceTurn>>,
 }
 
 impl CallContext {
@@ -70,8 +70,21 @@ impl CallContext {
             origin: CallOrigin::default(),
             attempt: Arc::new(NoLog),
             recorded: None,
-            held: None,
+            turn: None,
         }
+    }
+}
+
+/// The turn of a call among those that may write in a workspace.
+pub trait WorkspaceTurn: Send + Sync + 'static {
+    /// Holds the turn until the value is dropped: calls that need a turn alone wait for it. `None` while the call has given its turn back,
+    /// because it waits for a run that it opened or for a person.
+    fn hold(&self) -> Option<Arc<dyn Any + Send + Sync>>;
+}
+
+impl fmt::Debug for dyn WorkspaceTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WorkspaceTurn")
     }
 }
 

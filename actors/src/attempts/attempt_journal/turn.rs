@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
+use ostler_kernel::port::WorkspaceTurn;
 
 use super::AttemptJournal;
 use crate::base::attempt_end::structural;
@@ -31,6 +32,12 @@ impl Drop for CallTurn<'_> {
         let held = turn.held.take();
         drop(turn);
         drop(held);
+    }
+}
+
+impl WorkspaceTurn for AttemptJournal {
+    fn hold(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        lock(&self.turn).held.clone().map(|turn| -> Arc<dyn Any + Send + Sync> { turn })
     }
 }
 
@@ -81,9 +88,9 @@ impl AttemptJournal {
         Ok(true)
     }
 
-    /// The turn, for the programs of the call.
-    pub(crate) fn held_turn(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        lock(&self.turn).held.clone().map(|turn| -> Arc<dyn Any + Send + Sync> { turn })
+    /// The turn, for what the call starts.
+    pub(crate) fn workspace_turn(self: &Arc<AttemptJournal>) -> Arc<dyn WorkspaceTurn> {
+        Arc::<AttemptJournal>::clone(self)
     }
 
     /// Gives the turn back while a child run is waited for, which may write, or ask a person who takes a day.

@@ -7,7 +7,7 @@ use crate::base::workspace_turns::Turn;
 /// A turn, while the call goes on and waits for no child run.
 #[derive(Default)]
 pub(super) struct TurnState {
-    /// Programs of the call keep it too, until all that they started has ended.
+    /// Programs and requests of the call hold it too, until they have ended.
     pub(super) held: Option<Arc<Turn>>,
     /// The call writes, so it takes a turn again after a wait.
     pub(super) is_wanted: bool,

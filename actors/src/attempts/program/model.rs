@@ -151,7 +151,7 @@ impl ProgramContext {
             origin: CallOrigin { role: "executor".to_owned(), node: None, ordinal: 1, refusals: 0 },
             attempt: Arc::<CallLog>::clone(&log),
             recorded: None,
-            held: None,
+            turn: None,
         };
         let answer = called.call(permit, context).await?;
         log.answered(&params, &answer);
