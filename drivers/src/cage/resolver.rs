@@ -16,13 +16,20 @@ pub(super) struct Resolver {
     written: Vec<PathBuf>,
     notes: Option<Workspaces>,
     links: BTreeMap<PathBuf, PathBuf>,
+    /// Paths lead on where nothing is there, as they are named.
+    of_names: bool,
 }
 
 impl Resolver {
     /// `written`: the folders where programs of these calls write, of any impact. `notes`: where programs of any workspace wrote.
     pub(super) fn new(written: impl Iterator<Item = PathBuf>, notes: Option<Workspaces>) -> Resolver {
         let written = written.filter_map(|folder| folder.canonicalize().ok()).collect();
-        Resolver { written, notes, links: BTreeMap::new() }
+        Resolver { written, notes, links: BTreeMap::new(), of_names: false }
+    }
+
+    /// Finds also where paths lie that are not there yet, and follows every link. For what may be shown, not for what is.
+    pub(super) fn of_names() -> Resolver {
+        Resolver { of_names: true, ..Resolver::new(std::iter::empty(), None) }
     }
 
     /// The path without links. `None` if it is not there, or lies behind a link that a program may have made.
@@ -61,9 +68,13 @@ impl Resolver {
                 continue;
             }
             let next = at.join(name);
-            if !fs::symlink_metadata(&next).ok()?.is_symlink() {
-                at = next;
-                continue;
+            match fs::symlink_metadata(&next) {
+                Ok(found) if found.is_symlink() => {}
+                Err(_) if !self.of_names => return None,
+                Ok(_) | Err(_) => {
+                    at = next;
+                    continue;
+                }
             }
             followed += 1;
             if followed > LINKS_MAX || self.may_be_made(&next) {

@@ -29,10 +29,11 @@ impl Cages {
         known.filter(is_seen).collect()
     }
 
-    /// Files and folders besides the workspace that programs of calls may read, and that are not the system's; all without a cage.
+    /// Files and folders besides the workspace that programs of calls may read, and that are not the system's; all without a cage. They
+    /// may come to be later: each cage looks for them anew.
     pub(crate) fn shown(&self) -> Vec<PathBuf> {
         match self.enabled && self.config.minimum > CageRung::None {
-            true => self.users(&mut Resolver::new(std::iter::empty(), None)),
+            true => self.users(&mut Resolver::of_names()),
             false => vec![PathBuf::from("/")],
         }
     }
@@ -102,5 +103,25 @@ mod tests {
             let closed = SandboxConfig { read: Vec::new(), ..config };
             assert_eq!(counted(&closed, true), [""; 0]);
         }
+    }
+
+    #[test]
+    fn what_comes_to_be_later_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("projects/a")).unwrap();
+        std::os::unix::fs::symlink("projects", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("projects/c/d", root.join("dangling")).unwrap();
+        let read =
+            ["projects/a", "link/b", "dangling/e/..", "new/../other"].map(|name| root.join(name)).to_vec();
+        let minimum = CageRung::Landlock;
+        let config = SandboxConfig { read, minimum, ..SandboxConfig::default() };
+        let cages = Cages::new(&config, &[], true, None);
+        let shown = |all: Vec<PathBuf>| {
+            let below = all.iter().filter_map(|path| path.strip_prefix(&root).ok());
+            below.map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(cages.shown()), ["projects/a", "projects/b", "projects/c/d", "other"]);
+        assert_eq!(shown(cages.users(&mut Resolver::new(std::iter::empty(), None))), ["projects/a"]);
     }
 }
