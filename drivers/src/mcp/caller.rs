@@ -74,14 +74,14 @@ impl ClientHandler for Host {
     async fn create_elicitation(
         &self,
         request: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         match self.only_call() {
             Some(asking) => {
                 let answer = question::ask(&asking, request).await;
                 if asking.turn.is_some() && asking.given_up.load(Ordering::Relaxed) {
-                    // With an answer the server would go on with the call.
-                    std::future::pending::<()>().await;
+                    // With an answer the server would go on with the call, until it is ended.
+                    context.ct.cancelled().await;
                 }
                 Ok(answer)
             }
