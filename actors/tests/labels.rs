@@ -481,6 +481,38 @@ async fn a_test_sends_nothing_that_the_run_has_read_since_its_attempt_began() {
 }
 
 #[tokio::test]
+async fn a_yes_to_a_question_without_a_hold_lets_no_test_send_what_was_read_since() {
+    for (reads, expected) in [(&["page", "vault"][..], DENIED), (&["page"], "allow OK")] {
+        let world = World::new(private()).await;
+        let contract = tested()["contract"].take();
+        let mut nodes = vec![
+            json!({"id": "hold", "tool": "hold", "approval": "before", "human_timeout": "1h", "contract": contract}),
+            json!({"id": "gate", "kind": "human_approval", "human_timeout": "1h"}),
+        ];
+        nodes.extend(reads.iter().map(|tool| json!({"id": tool, "tool": tool, "deps": ["gate"]})));
+        let run = world.run(json!(nodes)).await;
+        until(async || world.system.approvals(run).await.unwrap().len() == 2).await;
+        let mut asked = world.system.approvals(run).await.unwrap();
+        asked.sort_by_key(|question| question.id.node.as_str() != "hold");
+        for question in asked {
+            let is_gate = question.id.node.as_str() == "gate";
+            world.system.answer(&question.id, question.digest.unwrap(), Answer::approve()).await.unwrap();
+            if !is_gate {
+                world.hold.started().await;
+            }
+        }
+        until(async || {
+            let view = world.system.view(run, None).await.unwrap();
+            reads.iter().all(|id| view.run.instance(&(*id).into()).unwrap().state() == NodeState::Executed)
+        })
+        .await;
+        world.hold.go(1);
+        world.settled(run).await;
+        assert_eq!(world.verdict_on(TEST_TOOL), expected, "{reads:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_test_in_a_child_run_may_not_send_what_its_caller_was_given() {
     for (path, expected) in [("tested", DENIED), ("", "allow OK")] {
         let world = World::new(secret_stays()).await;

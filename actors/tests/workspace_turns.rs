@@ -16,7 +16,7 @@ use ostler_kernel::plan::{Effect, Idempotency, TEST_TOOL};
 use ostler_kernel::port::{
     BoxFuture, CallContext, ChildRunSpec, NamedFile, Tool, ToolResult, ToolSpec, WorkspaceTurn, WorkspaceUse,
 };
-use ostler_kernel::run::WRITES;
+use ostler_kernel::run::WRITTEN;
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
@@ -211,7 +211,7 @@ async fn a_program_is_asked_about_again_once_another_step_has_written() {
     assert!(system.outcome(writes).await.unwrap().status.is_over());
     let told = async || {
         let question = system.approvals(run).await.unwrap().remove(0);
-        question.changes.iter().any(|change| change.part == WRITES)
+        question.changes.iter().any(|change| change.part == WRITTEN)
     };
     assert!(told().await);
     let refused = system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap_err();

@@ -125,7 +125,7 @@ fn as_planned(
         },
         policy: gatekeeper.policy_digest(),
         files: Vec::new(),
-        writes: None,
+        written: None,
         holds: run.holds(&node.id).iter().filter(|_| ask == HumanRequestKind::Before).cloned().collect(),
         refusal: None,
     };
@@ -164,14 +164,14 @@ pub(crate) fn bound_to(shown: ApprovalRequest, files: Vec<NamedFile>) -> Approva
     ApprovalRequest { files, refusal: shown.refusal.or(unbound), ..shown }
 }
 
-/// Adds how many calls have written in the workspace of a program that acts. Before the look at the files: what is written during the
+/// Adds what calls have written so far to the request of a program that acts. Before the look at the files: what is written during the
 /// look counts as later. A call that changes nothing is harmless with any files.
 fn after_writes(shown: ApprovalRequest, gatekeeper: &Gatekeeper, caller: &Caller) -> ApprovalRequest {
     let tool = shown.tool.as_deref().and_then(|name| gatekeeper.toolbox.tool(name));
     let runs_program = tool.is_some_and(|tool| tool.confinement().is_some()) || !shown.tests.is_empty();
     let acts = shown.effect.acts() || shown.tests.iter().any(|test| test.effect.acts());
     let is_bound = shown.ask != HumanRequestKind::After && runs_program && acts;
-    ApprovalRequest { writes: is_bound.then(|| gatekeeper.turns.writes_in(&caller.workspace)), ..shown }
+    ApprovalRequest { written: is_bound.then(|| gatekeeper.turns.written(&caller.workspace)), ..shown }
 }
 
 /// Adds what the gate allows. The gate judges the tests separately.

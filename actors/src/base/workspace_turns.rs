@@ -3,10 +3,13 @@
 //! Calls that may write share a turn. A program call that was approved has one alone, from the last look at the files that it names to
 //! its end: a step that writes meanwhile could exchange them between the look and the start, or before the test of the call.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ostler_kernel::id::Digest;
+use ostler_kernel::lineage;
 use ostler_kernel::port::WorkspaceWrites;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -17,6 +20,9 @@ use crate::base::lock::lock;
 /// Longest wait of an approved call for calls that write: its approver expects it to begin.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// Files and folders that programs of calls in a workspace may read besides, without links.
+pub(crate) type Beside = Box<dyn Fn(&Path) -> Vec<PathBuf> + Send + Sync>;
+
 /// The turns of all workspaces of the process.
 pub(crate) struct WorkspaceTurns {
     turns: Mutex<Turns>,
@@ -25,8 +31,7 @@ pub(crate) struct WorkspaceTurns {
     writes: Arc<dyn WorkspaceWrites>,
     /// Calls write in folders besides their workspace, so that all workspaces count as one.
     is_one: bool,
-    /// Files and folders that calls of any workspace may read: what writes there counts for all workspaces.
-    shown: Vec<PathBuf>,
+    beside: Beside,
 }
 
 #[derive(Debug, Default)]
@@ -39,24 +44,35 @@ struct Turns {
 #[derive(Debug)]
 struct Wanted {
     number: u64,
-    workspace: Arc<Path>,
-    alone: bool,
+    /// Where the call may write.
+    writes: Arc<Path>,
+    /// What a call with a turn alone may read, and where no other call may write meanwhile; none for a turn that others share.
+    reads: Vec<PathBuf>,
     held: bool,
     call: AttemptKey,
 }
 
 impl Wanted {
-    /// True for workspaces of which one is the other, or lies in it.
-    fn overlaps(&self, workspace: &Path) -> bool {
-        self.workspace.starts_with(workspace) || workspace.starts_with(&self.workspace)
+    fn is_alone(&self) -> bool {
+        !self.reads.is_empty()
     }
 
-    /// True for another turn alone that comes before this one of the same workspace.
+    /// True if the call may read what is written in a folder: one lies in the other.
+    fn may_read(&self, written: &Path) -> bool {
+        self.reads.iter().any(|read| read.starts_with(written) || written.starts_with(read))
+    }
+
+    /// True for turns of which one is alone and the other one could change what its call reads.
+    fn excludes(&self, other: &Wanted) -> bool {
+        self.may_read(&other.writes) || other.may_read(&self.writes)
+    }
+
+    /// True for another turn alone that comes before this one.
     fn is_ahead_of(&self, other: &Wanted) -> bool {
         self.number != other.number
-            && self.alone
+            && self.is_alone()
             && (self.held || self.number < other.number)
-            && self.overlaps(&other.workspace)
+            && self.excludes(other)
     }
 }
 
@@ -72,7 +88,7 @@ impl Turn {
     pub(crate) fn count(&mut self) {
         let turns = lock(&self.turns.turns);
         if !std::mem::replace(&mut self.counts, true) {
-            self.turns.writes.begin(&turns.wanted[turns.position(self.number)].workspace);
+            self.turns.writes.begin(&turns.wanted[turns.position(self.number)].writes);
         }
     }
 }
@@ -81,10 +97,10 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut turns = lock(&self.turns.turns);
         let at = turns.position(self.number);
-        let Wanted { workspace, .. } = turns.wanted.remove(at);
+        let Wanted { writes, .. } = turns.wanted.remove(at);
         if self.counts {
             // Before the next turn alone is held: its call looks at the count.
-            self.turns.writes.end(&workspace);
+            self.turns.writes.end(&writes);
         }
         drop(turns);
         self.turns.changed.notify_waiters();
@@ -92,14 +108,20 @@ impl Drop for Turn {
 }
 
 impl WorkspaceTurns {
-    /// `is_one`: calls write in folders besides their workspace. `shown`: what they may read there, without links.
-    pub(crate) fn new(is_one: bool, shown: Vec<PathBuf>, writes: Arc<dyn WorkspaceWrites>) -> WorkspaceTurns {
-        WorkspaceTurns { turns: Mutex::default(), changed: Notify::new(), writes, is_one, shown }
+    /// `is_one`: calls write in folders besides their workspace.
+    pub(crate) fn new(is_one: bool, beside: Beside, writes: Arc<dyn WorkspaceWrites>) -> WorkspaceTurns {
+        WorkspaceTurns { turns: Mutex::default(), changed: Notify::new(), writes, is_one, beside }
     }
 
-    /// A number that grows with each call that may have written in a workspace, once its turn has ended.
-    pub(crate) fn writes_in(&self, workspace: &Arc<Path>) -> u64 {
-        self.writes.ended_in(&self.of(workspace))
+    /// A digest that is another one once a call has ended that may have written what a program in the workspace may read. Blocks as looks
+    /// at folders do.
+    pub(crate) fn written(&self, workspace: &Arc<Path>) -> Digest {
+        let reads = self.reads(workspace);
+        let counts: Vec<[u8; 8]> =
+            reads.iter().map(|read| self.writes.ended_in(read).to_le_bytes()).collect();
+        let parts =
+            reads.iter().zip(&counts).flat_map(|(read, count)| [read.as_os_str().as_bytes(), &count[..]]);
+        lineage::hash("ostler.written.1", &parts.collect::<Vec<&[u8]>>())
     }
 
     /// Waits for a turn alone. Another turn alone is waited for as long as it takes. Dropping the future gives the wait up.
@@ -112,7 +134,8 @@ impl WorkspaceTurns {
         workspace: &Arc<Path>,
         call: &AttemptKey,
     ) -> Result<Turn, AttemptKey> {
-        let turn = lock(&self.turns).want(self, workspace, call, true);
+        let reads = self.reads(workspace);
+        let turn = lock(&self.turns).want(self, workspace, call, reads);
         let has_come = || lock(&self.turns).hold(turn.number).then_some(());
         while timeout(WAIT_MAX, self.wait(has_come)).await.is_err() {
             if let Some(writer) = lock(&self.turns).writer_before(turn.number) {
@@ -128,9 +151,10 @@ impl WorkspaceTurns {
         workspace: &Arc<Path>,
         call: &AttemptKey,
     ) -> Option<Turn> {
+        let reads = self.reads(workspace);
         let (turn, is_held) = {
             let mut turns = lock(&self.turns);
-            let turn = turns.want(self, workspace, call, true);
+            let turn = turns.want(self, workspace, call, reads);
             let is_held = turns.hold(turn.number);
             (turn, is_held)
         };
@@ -144,7 +168,7 @@ impl WorkspaceTurns {
         call: &AttemptKey,
     ) -> Option<Turn> {
         let mut turns = lock(&self.turns);
-        turns.is_free(&self.of(workspace)).then(|| turns.want(self, workspace, call, false))
+        turns.is_free(&self.of(workspace)).then(|| turns.want(self, workspace, call, Vec::new()))
     }
 
     /// Waits until a turn that others share may be had.
@@ -153,8 +177,16 @@ impl WorkspaceTurns {
     }
 
     fn of(&self, workspace: &Arc<Path>) -> Arc<Path> {
-        let is_seen = || self.shown.iter().any(|it| it.starts_with(workspace) || workspace.starts_with(it));
-        if self.is_one || is_seen() { Path::new("/").into() } else { Arc::clone(workspace) }
+        if self.is_one { Path::new("/").into() } else { Arc::clone(workspace) }
+    }
+
+    /// What a program in a workspace may read, by name.
+    fn reads(&self, workspace: &Arc<Path>) -> Vec<PathBuf> {
+        let mut reads = (self.beside)(workspace);
+        reads.push(self.of(workspace).to_path_buf());
+        reads.sort();
+        reads.dedup();
+        reads
     }
 
     async fn wait<T>(&self, mut come: impl FnMut() -> Option<T>) -> T {
@@ -170,27 +202,27 @@ impl WorkspaceTurns {
 }
 
 impl Turns {
-    /// A new turn. One that others share is held at once.
+    /// A new turn. One that others share, without `reads`, is held at once.
     fn want(
         &mut self,
         turns: &Arc<WorkspaceTurns>,
         workspace: &Arc<Path>,
         call: &AttemptKey,
-        alone: bool,
+        reads: Vec<PathBuf>,
     ) -> Turn {
         self.last += 1;
-        let (number, workspace) = (self.last, turns.of(workspace));
-        let counts = !alone;
+        let (number, writes) = (self.last, turns.of(workspace));
+        let counts = reads.is_empty();
         if counts {
-            turns.writes.begin(&workspace);
+            turns.writes.begin(&writes);
         }
-        self.wanted.push(Wanted { number, workspace, alone, held: !alone, call: call.clone() });
+        self.wanted.push(Wanted { number, writes, reads, held: counts, call: call.clone() });
         Turn { turns: Arc::clone(turns), number, counts }
     }
 
-    /// True if no turn alone is held or waited for.
-    fn is_free(&self, workspace: &Path) -> bool {
-        !self.wanted.iter().any(|wanted| wanted.alone && wanted.overlaps(workspace))
+    /// True if no turn alone is held or waited for whose call reads what may be written.
+    fn is_free(&self, written: &Path) -> bool {
+        !self.wanted.iter().any(|wanted| wanted.may_read(written))
     }
 
     /// The call that a turn alone waits for, unless another turn alone comes first.
@@ -199,7 +231,7 @@ impl Turns {
         if self.wanted.iter().any(|other| other.is_ahead_of(own)) {
             return None;
         }
-        let mut writers = self.wanted.iter().filter(|other| !other.alone && other.overlaps(&own.workspace));
+        let mut writers = self.wanted.iter().filter(|other| !other.is_alone() && other.excludes(own));
         writers.next().map(|writer| writer.call.clone())
     }
 
@@ -211,9 +243,9 @@ impl Turns {
     /// Holds a turn alone, if no other one is in its way. Returns whether it is held.
     fn hold(&mut self, number: u64) -> bool {
         let at = self.position(number);
-        let workspace = Arc::clone(&self.wanted[at].workspace);
+        let own = &self.wanted[at];
         let is_free = !self.wanted.iter().any(|other| {
-            other.number != number && (other.held || other.number < number) && other.overlaps(&workspace)
+            other.number != number && (other.held || other.number < number) && other.excludes(own)
         });
         self.wanted[at].held |= is_free;
         self.wanted[at].held
@@ -229,7 +261,7 @@ mod tests {
     use super::*;
 
     fn turns() -> WorkspaceTurns {
-        WorkspaceTurns::new(false, Vec::new(), Arc::new(WriteCounts::default()))
+        WorkspaceTurns::new(false, Box::new(|_| Vec::new()), Arc::new(WriteCounts::default()))
     }
 
     fn workspace(path: &str) -> Arc<Path> {
@@ -281,25 +313,33 @@ mod tests {
 
     #[tokio::test]
     async fn where_calls_write_besides_their_workspace_all_are_one() {
-        let turns = Arc::new(WorkspaceTurns::new(true, Vec::new(), Arc::new(WriteCounts::default())));
+        let turns =
+            Arc::new(WorkspaceTurns::new(true, Box::new(|_| Vec::new()), Arc::new(WriteCounts::default())));
         let _writing = turns.try_shared(&workspace("/a"), &call("a")).expect("nobody is alone");
         assert!(turns.try_alone(&workspace("/b"), &call("b")).is_none());
     }
 
     #[tokio::test]
     async fn what_writes_where_calls_of_other_workspaces_read_counts_for_all() {
-        let shown = ["/projects", "/home/bin"].map(PathBuf::from).to_vec();
-        let turns = Arc::new(WorkspaceTurns::new(false, shown, Arc::new(WriteCounts::default())));
+        let shown = |workspace: &Path| {
+            let repository = (workspace == Path::new("/tree")).then_some("/main/.git");
+            ["/projects", "/home/bin"].into_iter().chain(repository).map(PathBuf::from).collect()
+        };
+        let turns = Arc::new(WorkspaceTurns::new(false, Box::new(shown), Arc::new(WriteCounts::default())));
         for (writer, reader, expected) in [
             ("/projects/b", "/projects/a", false),
             ("/projects/b", "/a", false),
             ("/projects", "/a", false),
             ("/home", "/a", false),
             ("/b", "/a", true),
+            ("/main", "/tree", false),
+            ("/main", "/a", true),
         ] {
+            let before = turns.written(&workspace(reader));
             let writing = turns.try_shared(&workspace(writer), &call("a")).expect("nobody is alone");
             assert_eq!(turns.try_alone(&workspace(reader), &call("b")).is_some(), expected, "{writer}");
             drop(writing);
+            assert_eq!(turns.written(&workspace(reader)) == before, expected, "{writer}");
             let alone = turns.try_alone(&workspace(reader), &call("b")).expect("nobody writes");
             assert_eq!(turns.try_shared(&workspace(writer), &call("a")).is_some(), expected, "{writer}");
             drop(alone);
@@ -309,19 +349,20 @@ mod tests {
     #[tokio::test]
     async fn a_shared_turn_counts_as_a_write_at_its_end_and_a_turn_alone_if_it_is_told_to() {
         let (turns, here) = (Arc::new(turns()), workspace("/w"));
+        let at_first = turns.written(&here);
         let mut alone = turns.try_alone(&here, &call("a")).expect("nobody writes");
         alone.count();
         drop(alone);
-        let before = turns.writes_in(&here);
-        assert!(before > 0);
+        let before = turns.written(&here);
+        assert_ne!(before, at_first);
         drop(turns.try_alone(&here, &call("a")).expect("nobody writes"));
         let writing = turns.try_shared(&here, &call("b")).expect("nobody is alone");
         assert!(turns.try_alone(&here, &call("c")).is_none());
-        assert_eq!(turns.writes_in(&here), before);
+        assert_eq!(turns.written(&here), before);
         drop(writing);
-        assert!(turns.writes_in(&here) > before);
-        let elsewhere = turns.writes_in(&workspace("/w2"));
+        assert_ne!(turns.written(&here), before);
+        let elsewhere = turns.written(&workspace("/w2"));
         drop(turns.try_shared(&here, &call("d")));
-        assert_eq!(turns.writes_in(&workspace("/w2")), elsewhere);
+        assert_eq!(turns.written(&workspace("/w2")), elsewhere);
     }
 }

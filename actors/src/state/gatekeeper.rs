@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::base::limits::Limits;
 use crate::base::long_work::in_place;
-use crate::base::workspace_turns::WorkspaceTurns;
+use crate::base::workspace_turns::{Beside, WorkspaceTurns};
 use crate::messages::clearance::Answer;
 use crate::metrics::Measures;
 use crate::state::call_totals::{self, CallTotals};
@@ -71,9 +71,11 @@ impl Gatekeeper {
         limits: Limits,
     ) -> Gatekeeper {
         let writes_outside = toolbox.iter().any(|tool| tool.writes_outside());
-        let read_outside = toolbox.iter().flat_map(|tool| tool.reads_outside()).collect();
+        let tools = Arc::clone(&toolbox);
+        let beside: Beside =
+            Box::new(move |workspace| tools.iter().flat_map(|tool| tool.reads_outside(workspace)).collect());
         Gatekeeper {
-            turns: Arc::new(WorkspaceTurns::new(writes_outside, read_outside, writes)),
+            turns: Arc::new(WorkspaceTurns::new(writes_outside, beside, writes)),
             policy: RwLock::new(InForce::new(policy, &toolbox)),
             toolbox,
             lockdown: AtomicBool::new(false),

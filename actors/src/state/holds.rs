@@ -94,7 +94,10 @@ impl Gatekeeper {
             return Ok(Provenance::PLAN.clone());
         }
         let terms = Terms { toolbox: &self.toolbox, policy: &policy };
-        let is_approved = run.instance(&node.id).is_some_and(|instance| instance.approved);
+        // A yes to a question that did not show the hold was given without this reason.
+        let is_approved = run.instance(&node.id).is_some_and(|instance| {
+            instance.approved && instance.holds.iter().any(|held| held.code == RULE_OF_TWO)
+        });
         if !is_approved && has_read_both_before_test(run, node, attempt, &terms) {
             let what = "since the attempt began, the run has read texts of strangers and private data, and the program of a test may send \
                         them out: give the program a node of its own, which asks a person";

@@ -32,10 +32,15 @@ impl Cages {
     /// Files and folders besides the workspace that programs of calls may read, and that are not the system's; all without a cage. They
     /// may come to be later: each cage looks for them anew.
     pub(crate) fn shown(&self) -> Vec<PathBuf> {
-        match self.enabled && self.config.minimum > CageRung::None {
+        match self.are_certain() {
             true => self.users(&mut Resolver::of_names()),
             false => vec![PathBuf::from("/")],
         }
+    }
+
+    /// True if no program of a call runs without a cage.
+    pub(crate) fn are_certain(&self) -> bool {
+        self.enabled && self.config.minimum > CageRung::None
     }
 
     /// Folders of the user that programs are shown.
@@ -49,7 +54,7 @@ impl Cages {
 
     /// The repository of a workspace that is a linked git worktree, which programs are shown. Without notes nothing tells who made the
     /// link.
-    pub(super) fn repository(&self, workspace: &Path) -> Option<PathBuf> {
+    pub(crate) fn repository(&self, workspace: &Path) -> Option<PathBuf> {
         match &self.config.workspaces {
             Some(notes) => notes.repository(workspace),
             None => paths::linked_repository(workspace),

@@ -203,6 +203,10 @@ impl Tool for McpTool {
         WorkspaceUse { reads: false, writes: self.server.config.writes_files() }
     }
 
+    fn writes_outside(&self) -> bool {
+        self.server.config.writes_anywhere()
+    }
+
     fn sends_out(&self) -> bool {
         self.server.config.reaches_network()
     }

@@ -147,11 +147,11 @@ impl Tool for ShellRun {
     }
 
     fn writes_outside(&self) -> bool {
-        self.cages.written().next().is_some()
+        self.cages.written().next().is_some() || !self.cages.are_certain()
     }
 
-    fn reads_outside(&self) -> Vec<PathBuf> {
-        self.cages.shown()
+    fn reads_outside(&self, workspace: &Path) -> Vec<PathBuf> {
+        self.cages.shown().into_iter().chain(self.cages.repository(workspace)).collect()
     }
 
     fn reads_strangers_outside(&self) -> bool {

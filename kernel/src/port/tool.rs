@@ -171,9 +171,9 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
-    /// Files and folders besides the workspace that programs of calls may read, without links, and that no package of the system has
-    /// put there. The default names none.
-    fn reads_outside(&self) -> Vec<PathBuf> {
+    /// Files and folders that programs of calls in a workspace may read besides, without links, and that no package of the system has
+    /// put there. Blocks for a look at folders. The default names none.
+    fn reads_outside(&self, _workspace: &Path) -> Vec<PathBuf> {
         Vec::new()
     }
 

@@ -17,8 +17,8 @@ use crate::run::oversight::CONTROLS;
 /// Media type of a document.
 const SHOWN: &str = "application/vnd.ostler.shown+json";
 
-/// Name of [`ApprovalRequest::writes`] among the parts of a question.
-pub const WRITES: &str = "writes";
+/// Name of [`ApprovalRequest::written`] among the parts of a question.
+pub const WRITTEN: &str = "written";
 
 /// The planned work of an attempt, or the question of a human_approval node. (The approval of a result shows the result and the
 /// questions of the contract; the digest is the artifact's.)
@@ -49,10 +49,10 @@ pub struct ApprovalRequest {
     /// Files of the workspace that the call and its tests name or execute, as they are: a change asks again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<NamedFile>,
-    /// Of a program that acts: [`WorkspaceWrites::ended_in`](crate::port::WorkspaceWrites::ended_in) its workspace, so that a step that
-    /// writes there later asks again. A program finds more files than its call names.
+    /// Of a program that acts: a digest of how many calls have written where the program may read, so that a step that writes there later
+    /// asks again. A program finds more files than its call names.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub writes: Option<u64>,
+    pub written: Option<Digest>,
     /// Why the gate holds the call: a yes from before does not know it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<HeldFor>,
@@ -118,13 +118,13 @@ impl ApprovalRequest {
         let params = |document: &mut Value| document["params"].take();
         let mut changes = shown_changes("params", &params(&mut before), &params(&mut now));
         let is_other = |part: &str| before[part] != now[part];
-        let others = ["policy", WRITES].into_iter().filter(|part| is_other(part));
+        let others = ["policy", WRITTEN].into_iter().filter(|part| is_other(part));
         let others: Vec<ShownChange> =
             others.map(|part| ShownChange { part: part.to_owned(), was: None, now: None }).collect();
         let words = shown_changes("", &before, &now).into_iter();
         // Documents of versions before had the number of the policy.
         let is_told = |change: &ShownChange| {
-            !matches!(change.part.as_str(), "policy" | "policy_epoch" | "files" | "ask" | WRITES)
+            !matches!(change.part.as_str(), "policy" | "policy_epoch" | "files" | "ask" | WRITTEN)
         };
         changes.extend(words.filter(is_told).chain(others));
         changes
@@ -135,7 +135,7 @@ impl ApprovalRequest {
     pub fn under(self, grant: &Grant) -> ApprovalRequest {
         let mut files = self.files;
         files.retain(|file| grant.files.contains_key(&file.path));
-        ApprovalRequest { files, writes: None, ..self }
+        ApprovalRequest { files, written: None, ..self }
     }
 
     /// True if approvals of other calls end once this approved call has run. A call that controls could do by itself whatever another
@@ -153,7 +153,7 @@ impl ApprovalRequest {
     /// let shown = ApprovalRequest {
     ///     ask: HumanRequestKind::Before, kind: Kind::Tool, tool: Some("fs.write".into()), tool_version,
     ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, questions, refusal,
-    ///     policy: Digest([1; 32]), files: Vec::new(), writes: None, holds: Vec::new(),
+    ///     policy: Digest([1; 32]), files: Vec::new(), written: None, holds: Vec::new(),
     /// };
     /// let other = ApprovalRequest { impact: 2, ..shown.clone() };
     /// assert_ne!(shown.digest(), other.digest());
@@ -204,7 +204,7 @@ mod tests {
             questions: Vec::new(),
             policy: Digest([1; 32]),
             files: Vec::new(),
-            writes: None,
+            written: None,
             holds: Vec::new(),
             refusal: None,
         };
@@ -248,7 +248,7 @@ mod tests {
         let held = HeldFor { code: "RULE_OF_TWO".to_owned(), params: Vec::new() };
         let told = r#"holds - [{"code":"RULE_OF_TWO","params":[]}]"#;
         check(request(|now| now.holds = vec![held]), &[told]);
-        check(request(|now| now.writes = Some(2)), &["writes - -"]);
+        check(request(|now| now.written = Some(Digest([2; 32]))), &["written - -"]);
         let other = Artifact { media: "application/json".to_owned(), content: before.document().content };
         assert_eq!(request(|now| now.impact = 2).changes_since(&other), []);
     }

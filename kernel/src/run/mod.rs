@@ -93,7 +93,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use abandoned_work::AbandonedWork;
 pub use apply::IllegalStep;
-pub use approval_request::{ApprovalRequest, ApprovalTest, HeldFor, ShownChange, WRITES, shown_changes};
+pub use approval_request::{ApprovalRequest, ApprovalTest, HeldFor, ShownChange, WRITTEN, shown_changes};
 pub use candidates::{CANDIDATES_MAX, Candidate, CandidateReason, Candidates, refused_candidate};
 pub use compensation::{UndoError, UndoReport, Undone};
 pub use completion::Completion;

@@ -1,7 +1,7 @@
 //! Differences of a question from what it showed before: when it was last asked, or in the repeated run.
 
 use ostler_kernel::event::ApprovalVoid;
-use ostler_kernel::run::WRITES;
+use ostler_kernel::run::WRITTEN;
 use ostler_server::wire::{ApprovalView, FileView};
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ pub(super) fn earlier_lines(question: &ApprovalView, detail: Detail, lines: &mut
                 let shown = difference.iter().take(detail.lines());
                 lines.extend(shown.map(|line| format!("    │ {}", detail.line(line))));
             }
-            None if change.part == WRITES => {
+            None if change.part == WRITTEN => {
                 lines.push(
                     "    other steps have written in the workspace since the question was asked".to_owned(),
                 );
