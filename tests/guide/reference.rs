@@ -319,7 +319,7 @@ fn does(tool: &dyn ostler::kernel::port::Tool) -> String {
 }
 
 fn limits() -> String {
-    let rows: [(&str, u64, &str); 29] = [
+    let rows: [(&str, u64, &str); 30] = [
         ("a plan file", plan_file::PLAN_FILE_BYTES_MAX as u64, "bytes"),
         ("values within values in a plan file", plan_file::PLAN_FILE_DEPTH_MAX as u64, ""),
         ("values in a YAML file", plan_file::YAML_VALUES_MAX as u64, ""),
@@ -339,6 +339,7 @@ fn limits() -> String {
         ("the patterns of a plan, compiled", PLAN_PATTERNS_BYTES_MAX as u64, "bytes"),
         ("the arguments of a test", contract::TEST_ARGUMENTS_MAX as u64, ""),
         ("the time that a test takes", ostler_actors::TEST_MS_MAX, "ms"),
+        ("runs that are open below one run at once", ostler_actors::CHILD_RUNS_OPEN_MAX as u64, ""),
         ("a result", ostler_actors::RESULT_BYTES_MAX as u64, "bytes"),
         ("a file of text that a tool reads", tool::TEXT_FILE_BYTES_MAX, "bytes"),
         ("an answer that http.request takes", tool::HTTP_BODY_BYTES_MAX as u64, "bytes"),

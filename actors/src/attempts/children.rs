@@ -71,15 +71,7 @@ impl AttemptJournal {
         if executor.active_runs.is_given_up(self.site.run) {
             return Err(failed(GIVEN_UP.to_owned()));
         }
-        if let Some(most) = executor.gatekeeper.policy().deny_budget {
-            let totals = executor.gatekeeper.totals.of(self.site.run, None);
-            let totals = totals.map_err(|error| failed(error.to_string()))?;
-            let denied = totals.with(|totals| totals.denied());
-            if denied >= most {
-                let what = format!("{denied} calls of the run, and of the runs around it, were denied");
-                return Err(failed(what));
-            }
-        }
+        self.check_denials(&failed)?;
         let waits = executor.children.enter();
         let _waits =
             waits.map_err(|waiting| AttemptLogError::TooManyWaiting { step: step.to_owned(), waiting })?;
@@ -89,6 +81,10 @@ impl AttemptJournal {
             failed(format!("its plan is none: {}", faults.join("; ")))
         })?;
         let asked = Asked { plan, goal, budget, scope, intent };
+        let most = executor.gatekeeper.limits.child_runs_open;
+        let place = executor.gatekeeper.totals.place(self.child_id(step), self.site.run, most);
+        let place = place.map_err(|error| failed(error.to_string()))?;
+        let _place = place.ok_or_else(|| AttemptLogError::TooManyOpen { step: step.to_owned(), most })?;
         let (run, submission, budget) = self.order(step, asked, &failed)?;
         if self.ask(|notes| notes.child(step).is_none())? {
             let (of, name) = (self.site.of.clone(), step.to_owned());
@@ -112,6 +108,19 @@ impl AttemptJournal {
             results.insert(id.to_string(), result);
         }
         Ok(ChildRunResult { run, outcome, outputs: results, labels })
+    }
+
+    /// Refuses a child run of a run that the gate has denied too many calls.
+    fn check_denials(&self, failed: &dyn Fn(String) -> AttemptLogError) -> Result<(), AttemptLogError> {
+        let gatekeeper = &self.executor.gatekeeper;
+        let Some(most) = gatekeeper.policy().deny_budget else { return Ok(()) };
+        let totals = gatekeeper.totals.of(self.site.run, None).map_err(|error| failed(error.to_string()))?;
+        let denied = totals.with(|totals| totals.denied());
+        if denied >= most {
+            let what = format!("{denied} calls of the run, and of the runs around it, were denied");
+            return Err(failed(what));
+        }
+        Ok(())
     }
 
     /// The submission of a child run, limited by the run of the attempt.

@@ -37,6 +37,9 @@ pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Runs above a run that an attempt opens: a program or a sub-agent that opens itself ends here.
 pub const CHILD_RUN_DEPTH_MAX: u32 = 8;
 
+/// Open runs below a run that no attempt opened; an attempt that would open another one fails.
+pub const CHILD_RUNS_OPEN_MAX: usize = 1_000;
+
 /// Nesting depth of a result, below the depth of any JSON reader, because results are shown inside other values.
 pub const RESULT_DEPTH_MAX: usize = 100;
 
@@ -85,6 +88,8 @@ pub struct Limits {
     pub page_looks_ms: u64,
     /// See [`RESULT_BYTES_MAX`].
     pub result_bytes: usize,
+    /// See [`CHILD_RUNS_OPEN_MAX`].
+    pub child_runs_open: usize,
     /// See [`PIPELINES_MAX`].
     pub pipelines: usize,
     /// See [`PIPELINE_BEHIND_MAX`].
@@ -111,6 +116,7 @@ impl Default for Limits {
             contracts_kept_bytes: CONTRACTS_KEPT_BYTES_MAX,
             page_looks_ms: PAGE_LOOKS_MS_MAX,
             result_bytes: RESULT_BYTES_MAX,
+            child_runs_open: CHILD_RUNS_OPEN_MAX,
             pipelines: PIPELINES_MAX,
             pipeline_behind: PIPELINE_BEHIND_MAX,
             judge_ms: JUDGE_MS_MAX,

@@ -26,7 +26,11 @@ impl Decided<'_> {
     pub(super) fn append(self, services: &Arc<RunServices>) -> Result<Position, JournalError> {
         let Decided { agent, client, run, last, events, abandoned } = self;
         let told: Vec<Telemetry> = events.iter().filter_map(Telemetry::of).collect();
+        let closes = events.iter().any(|event| matches!(event, Event::RunClosed { .. }));
         let position = services.journal.append_events(StreamId::run(client, run), last, events)?;
+        if closes {
+            services.gatekeeper.totals.closed(run);
+        }
         for event in told {
             services.measures.tell(event, Some(agent), Some(run));
         }

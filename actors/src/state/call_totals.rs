@@ -1,5 +1,5 @@
 //! Calls and denials of runs together with all runs that their attempts opened, for the budgets of the gate: opening runs makes no
-//! budget larger.
+//! budget larger. The same trees know which of their runs are open, for the limit of those.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use ostler_kernel::gate::Spent;
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::{JournalError, RunRow, RunRowStatus};
 use ostler_kernel::run::Run;
 
 use crate::base::error::RunError;
@@ -44,6 +45,8 @@ pub(crate) struct TreeTotals(Arc<Mutex<Option<Totals>>>);
 pub(crate) struct Totals {
     pub(crate) spent: Spent,
     denials: BTreeMap<RunId, u32>,
+    /// The open runs below the uppermost one, and those that are being opened.
+    open: BTreeSet<RunId>,
 }
 
 impl Totals {
@@ -63,6 +66,31 @@ impl TreeTotals {
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Totals) -> T) -> T {
         act(lock(&self.0).as_mut().expect("they are read before anybody has them"))
     }
+}
+
+/// The place of a run among the open runs of its tree. Dropped, it is free again unless the run is open.
+pub(crate) struct Place {
+    totals: TreeTotals,
+    runs: Arc<RunReader>,
+    run: RunId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Where the journal cannot be read the place stays taken, until the tree is read again.
+        if matches!(is_open(&self.runs, self.run), Ok(false)) {
+            self.totals.with(|totals| totals.open.remove(&self.run));
+        }
+    }
+}
+
+/// True if a run has work left, also while it is suspended.
+fn has_work(row: &RunRow) -> bool {
+    matches!(row.status, RunRowStatus::Open | RunRowStatus::Parked(_))
+}
+
+fn is_open(runs: &RunReader, run: RunId) -> Result<bool, JournalError> {
+    Ok(runs.journal.run(run)?.is_some_and(|row| has_work(&row)))
 }
 
 impl Trees {
@@ -99,11 +127,47 @@ impl CallTotals {
                 (*totals, all) = (Some(read), members);
             }
         }
-        let mut trees = lock(&self.trees);
-        for id in all {
-            trees.add(id, root);
+        if !all.is_empty() {
+            let mut trees = lock(&self.trees);
+            for id in &all {
+                trees.add(*id, root);
+            }
+            drop(trees);
+            // One that closed before it was known to be of the tree was not taken out.
+            for id in all {
+                if !is_open(&self.runs, id)? {
+                    tree.with(|totals| totals.open.remove(&id));
+                }
+            }
         }
         Ok(tree)
+    }
+
+    /// Takes a place for `run`, which an attempt of `parent` opens, among the open runs below the uppermost run. A run that has a
+    /// place keeps it. `None`: there are `most` open runs.
+    ///
+    /// # Errors
+    ///
+    /// A run of the tree cannot be read.
+    pub(crate) fn place(&self, run: RunId, parent: RunId, most: usize) -> Result<Option<Place>, RunError> {
+        let totals = self.of(parent, None)?;
+        let has_place = totals.with(|totals| {
+            let open = &mut totals.open;
+            let has_room = open.len() < most || open.contains(&run);
+            if has_room {
+                open.insert(run);
+            }
+            has_room
+        });
+        Ok(has_place.then(|| Place { totals, runs: Arc::clone(&self.runs), run }))
+    }
+
+    /// Notes that a run has closed.
+    pub(crate) fn closed(&self, id: RunId) {
+        let Some(known) = self.known(id) else { return };
+        if let Some(totals) = lock(&known.0).as_mut() {
+            totals.open.remove(&id);
+        }
     }
 
     /// The totals of a tree by its records, and the runs of the tree.
@@ -112,12 +176,14 @@ impl CallTotals {
         while let Some(id) = open.pop() {
             all.push(id);
             open.extend(run_reader::opened_by(&self.runs, id)?);
-            match known {
-                (of, Some(run)) if of == id => totals.add(id, run),
-                _ => {
-                    let Some(row) = self.runs.journal.run(id)? else { continue };
-                    totals.add(id, &self.runs.fold(&row, None, |_| {})?.run);
-                }
+            let row = self.runs.journal.run(id)?;
+            if id != root && row.as_ref().is_some_and(has_work) {
+                totals.open.insert(id);
+            }
+            match (known, row) {
+                ((of, Some(run)), _) if of == id => totals.add(id, run),
+                (_, Some(row)) => totals.add(id, &self.runs.fold(&row, None, |_| {})?.run),
+                (_, None) => {}
             }
         }
         Ok((totals, all))
@@ -145,13 +211,15 @@ impl CallTotals {
 
     /// Denials in the tree of a run, without those of the run. 0 while the tree was not asked for in this process.
     pub(crate) fn denied_elsewhere(&self, id: RunId) -> u32 {
-        let known = {
-            let trees = lock(&self.trees);
-            let tree = trees.roots.get(&id).and_then(|root| trees.trees.get(root));
-            tree.map(|tree| tree.totals.clone())
-        };
         let denied = |totals: &Totals| totals.denied() - totals.denials.get(&id).unwrap_or(&0);
-        known.map_or(0, |totals| lock(&totals.0).as_ref().map_or(0, denied))
+        self.known(id).map_or(0, |totals| lock(&totals.0).as_ref().map_or(0, denied))
+    }
+
+    /// The totals of the tree of a run, if it was asked for in this process.
+    fn known(&self, id: RunId) -> Option<TreeTotals> {
+        let trees = lock(&self.trees);
+        let tree = trees.roots.get(&id).and_then(|root| trees.trees.get(root));
+        tree.map(|tree| tree.totals.clone())
     }
 
     /// Number for a call within an attempt.

@@ -45,7 +45,7 @@ pub(crate) struct Gatekeeper {
     pub(crate) turns: Arc<WorkspaceTurns>,
     contracts: Contracts,
     measures: Measures,
-    limits: Limits,
+    pub(crate) limits: Limits,
 }
 
 /// A policy, and its digest together with what confines programs, which is not computed at each decision.

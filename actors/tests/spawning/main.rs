@@ -5,6 +5,7 @@ mod asked;
 mod cancelled;
 #[path = "../common/mod.rs"]
 mod common;
+mod open_runs;
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -354,6 +354,17 @@ pub enum AttemptLogError {
         /// Number of waiting attempts.
         waiting: u32,
     },
+    /// As many runs are open below the run at the top as may be.
+    #[error(
+        "step {step:?}: {most} runs are open below the run at the top already, the most at once; let each run do more of the work, \
+         or give nodes `deps`, so that fewer are open at once"
+    )]
+    TooManyOpen {
+        /// Id of the step.
+        step: String,
+        /// The limit.
+        most: usize,
+    },
     /// The child run asks for more credits than are left.
     #[error("step {step:?}: {asked} credits asked for a child run, {left} left in the budget")]
     Budget {
@@ -392,7 +403,9 @@ impl AttemptLogError {
             | AttemptLogError::Artifact(ArtifactError::Io(_) | ArtifactError::Full(_)) => {
                 FailureCategory::Transient
             }
-            AttemptLogError::Budget { .. } => FailureCategory::ResourceExhaustion,
+            AttemptLogError::TooManyOpen { .. } | AttemptLogError::Budget { .. } => {
+                FailureCategory::ResourceExhaustion
+            }
             AttemptLogError::AttemptEnded | AttemptLogError::Journal(_) => FailureCategory::Crash,
         }
     }
