@@ -354,7 +354,7 @@ pub enum AttemptLogError {
         /// Number of waiting attempts.
         waiting: u32,
     },
-    /// As many runs are open below the run at the top as may be.
+    /// The limit of open runs below the run at the top is reached.
     #[error(
         "step {step:?}: {most} runs are open below the run at the top already, the most at once; let each run do more of the work, \
          or give nodes `deps`, so that fewer are open at once"

@@ -64,6 +64,17 @@ pub(crate) enum ApiError {
     Failed(Failure),
 }
 
+impl ApiError {
+    /// True if the request had no effect, or is `idempotent` and may be repeated after it had one.
+    pub(crate) fn may_be_repeated(&self, idempotent: bool) -> bool {
+        match self {
+            ApiError::NotSent(_) => true,
+            ApiError::ConnectionLost(_) => idempotent,
+            ApiError::Problem(_) | ApiError::Failed(_) => false,
+        }
+    }
+}
+
 impl From<ApiError> for Failure {
     fn from(refused: ApiError) -> Failure {
         match refused {

@@ -13,6 +13,7 @@ mod questions_below;
 pub(crate) mod report;
 pub(crate) mod row_stream;
 pub(crate) mod settings;
+pub(crate) mod shared_session;
 pub(crate) mod signals;
 pub(crate) mod text_reader;
 pub(crate) mod watch_run;
@@ -279,6 +280,11 @@ impl Session {
         self.mode = AccessMode::Read;
     }
 
+    /// Connects again as the session was opened.
+    async fn reconnect_again(&mut self) -> Result<(), ApiError> {
+        self.reconnect(self.mode).await.map_err(ApiError::Failed)
+    }
+
     /// Calls `ask`, and again after reconnecting if the request was not sent. `idempotent` requests are
     /// repeated also if the previous holder may have accepted them.
     pub(crate) async fn with_retry<T>(
@@ -288,11 +294,10 @@ impl Session {
     ) -> Result<T, ApiError> {
         for _ in 0..RECONNECTS_MAX {
             match ask(&self.client).await {
-                Err(ApiError::NotSent(_)) => {}
-                Err(ApiError::ConnectionLost(_)) if idempotent => {}
+                Err(error) if error.may_be_repeated(idempotent) => {}
                 answer => return answer,
             }
-            self.reconnect(self.mode).await.map_err(ApiError::Failed)?;
+            self.reconnect_again().await?;
         }
         ask(&self.client).await
     }

@@ -14,12 +14,13 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::Value;
-use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{Bounds, check_outside_data};
 use crate::cli::exit::{Failure, code};
 use crate::cli::session::settings::load_settings;
+use crate::cli::session::shared_session::SharedSession;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::{AccessMode, Session};
 
@@ -42,7 +43,7 @@ pub(super) struct ServeArgs {
 
 /// Answers the calls. Submitted runs get the rights of the command line.
 struct Served {
-    session: Mutex<Session>,
+    session: SharedSession,
     config: Config,
     intent: u8,
     scope: String,
@@ -71,7 +72,8 @@ pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Fail
     let unproven = intent <= INTENT_UNPROVEN_MAX && !args.approvals;
     let endpoint = args.http.endpoint(unproven).await?;
     let session = Session::open(globals, workspace.as_ref(), AccessMode::Create).await?;
-    let served = Served { session: Mutex::new(session), intent, config, scope: args.bounds.scope, workspace };
+    let served =
+        Served { session: SharedSession::of(session), intent, config, scope: args.bounds.scope, workspace };
     let mut signals = Signals::listen()?;
     let (calls, asked) = mpsc::channel(1);
     let ended = tokio::select! {
@@ -79,7 +81,7 @@ pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Fail
         code = signals.next() => Ok(code),
         () = answer_all(&served, asked) => Ok(code::SUCCEEDED),
     };
-    served.session.into_inner().stop().await;
+    served.session.stop().await;
     ended
 }
 

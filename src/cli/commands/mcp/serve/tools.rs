@@ -13,15 +13,17 @@ use ostler_server::wire::{
     AnswerRequest, ApprovalList, Decision, RunList, RunRef, SubmitRequest, Summary, Waiting,
 };
 use rmcp::model::Tool;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde::de::value::{Error, StrDeserializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::{Served, TEXT_BYTES_MAX};
 use crate::cli::arguments::plan;
 use crate::cli::exit::Failure;
-use crate::cli::session::api_client::{path_segment, read_body};
+use crate::cli::output::hints;
+use crate::cli::session::api_client::{ApiError, Client, path_segment, read_body};
 
 pub(super) const INSTRUCTIONS: &str = "Runs plans: graphs of work that are gated, journaled, and survive a crash. Submit a plan with \
      submit_plan, wait for it with wait_for_run, and read results with read_artifact.";
@@ -215,28 +217,47 @@ impl Served {
         match call {
             Call::Submit(submit) => self.submit(submit).await,
             Call::Runs => {
-                let list: RunList = self.session.lock().await.get("/v1/runs").await?;
+                let list: RunList = self.get("/v1/runs").await?;
                 Ok(json!(list))
             }
-            Call::Run(Named { run }) => Ok(json!(self.session.lock().await.summary(&run).await?)),
+            Call::Run(Named { run }) => Ok(json!(self.summary(&run).await?)),
             Call::Wait(wait) => self.wait(wait).await,
             Call::Cancel(Named { run }) => {
                 let path = format!("/v1/runs/{}/cancel", path_segment(&run));
-                let cancelled: RunRef = self.session.lock().await.post_idempotent(&path, &Map::new()).await?;
+                let cancelled: RunRef = self.post(true, &path, &Map::new()).await?;
                 Ok(json!(cancelled))
             }
             Call::Approvals => {
-                let list: ApprovalList = self.session.lock().await.get("/v1/approvals").await?;
+                let list: ApprovalList = self.get("/v1/approvals").await?;
                 Ok(json!(list))
             }
             Call::Answer(AnswerArguments { approval, digest, decision, note }) => {
                 let path = format!("/v1/approvals/{}", path_segment(&approval));
                 let request = AnswerRequest { decision, digest, note, raise: None, also: None };
-                let answered: RunRef = self.session.lock().await.post(&path, &request).await?;
+                let answered: RunRef = self.post(false, &path, &request).await?;
                 Ok(json!(answered))
             }
             Call::Artifact(artifact) => self.artifact(artifact).await,
         }
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.session.with_retry(true, async |client| client.get(path).await).await
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        idempotent: bool,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ApiError> {
+        self.session.with_retry(idempotent, async |client| client.post(path, body).await).await
+    }
+
+    async fn summary(&self, run: &str) -> Result<Summary, ApiError> {
+        let summary: Summary = self.get(&format!("/v1/runs/{}", path_segment(run))).await?;
+        hints::know_model(&summary.run, summary.model_file.as_deref());
+        Ok(summary)
     }
 
     async fn submit(&self, Submit { plan, intent }: Submit) -> Result<Value, Failure> {
@@ -280,13 +301,15 @@ impl Served {
             reuse: false,
             fresh: Vec::new(),
         };
-        Ok(json!(self.session.lock().await.submit(&request, draft).await?))
+        // Its id makes the request idempotent.
+        let submitted = self.session.with_retry(true, async |client| client.submit(&request, draft).await);
+        Ok(json!(submitted.await?))
     }
 
     async fn wait(&self, Wait { run, seconds, told }: Wait) -> Result<Value, Failure> {
         let (since, most) = (Instant::now(), Duration::from_secs(seconds.unwrap_or(60).min(WAIT_S_MAX)));
         loop {
-            let summary: Summary = self.session.lock().await.summary(&run).await?;
+            let summary = self.summary(&run).await?;
             let asks = summary.waiting.iter().any(|waiting: &Waiting| waiting.id.is_some());
             if let Some(told) = &told {
                 let now = Progress::of(&summary);
@@ -301,11 +324,11 @@ impl Served {
 
     async fn artifact(&self, Artifact { run, node, offset }: Artifact) -> Result<Value, Failure> {
         let place = format!("/v1/runs/{}/nodes/{}/artifact", path_segment(&run), path_segment(&node));
-        let read = async |client: &crate::cli::session::api_client::Client| {
+        let read = async |client: &Client| {
             let (head, body) = client.request(Method::GET, &place, "*/*", None).await?.into_parts();
             Ok((head.headers, read_body(body).await?))
         };
-        let (headers, content) = self.session.lock().await.with_retry(true, read).await?;
+        let (headers, content) = self.session.with_retry(true, read).await?;
         let digest = headers.get(ETAG).and_then(|digest| digest.to_str().ok()).unwrap_or_default();
         let rest = content.get(offset..).unwrap_or_default();
         let mut part = &rest[..rest.len().min(TEXT_BYTES_MAX)];
