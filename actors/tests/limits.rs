@@ -11,6 +11,7 @@ use ostler_actors::{
     SpawnError, Submission, SubmitError, TEST_MS_MAX,
 };
 use ostler_kernel::gate::DENIALS_MAX;
+use ostler_kernel::json::memory;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::Journal;
 use ostler_kernel::run::{RunOutcome, RunStatus};
@@ -97,6 +98,32 @@ async fn a_result_is_kept_up_to_the_limit_and_refused_beyond() {
         if expected == RunOutcome::Failed {
             let report = system.view(run, None).await.unwrap().report;
             let told = format!("the result has {} bytes, at most {result_bytes} are kept", result_bytes + 1);
+            assert_eq!(report.root_causes[0].message, Some(told));
+        }
+    }
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_kept_up_to_what_it_takes_in_memory() {
+    let lists = |count: usize| json!({"lists": vec![json!([[]]); count]});
+    let result_memory = memory(&lists(10));
+    let limits = Limits { result_memory, ..Limits::default() };
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = within(Arc::new(MemoryJournal::default()), vec![hold.clone()], limits).await;
+    for (count, expected) in [(10, RunOutcome::Succeeded), (11, RunOutcome::Failed)] {
+        hold.gives(lists(count));
+        hold.go(1);
+        let nodes = json!([{"id": "n", "tool": "hold", "retries": 0}]);
+        let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::from(expected), "{count}");
+        if expected == RunOutcome::Failed {
+            let report = system.view(run, None).await.unwrap().report;
+            let (bytes, taken) = (lists(count).to_string().len(), memory(&lists(count)));
+            let told = format!(
+                "the result has {bytes} bytes and would take about {taken} in memory, at most {result_memory} are kept: use fewer small \
+                 lists and maps within others, or write them as a text"
+            );
             assert_eq!(report.root_causes[0].message, Some(told));
         }
     }

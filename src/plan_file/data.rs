@@ -8,6 +8,9 @@ use serde_json::{Number, Value};
 /// Deepest nesting of lists and maps in a plan file.
 pub const PLAN_FILE_DEPTH_MAX: usize = 64;
 
+/// Values in a plan file.
+pub const PLAN_FILE_VALUES_MAX: usize = 500_000;
+
 /// A value and its byte offset.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Located {
@@ -60,6 +63,8 @@ pub(super) struct SyntaxError {
 pub(super) enum SyntaxErrorKind {
     #[error("lists and maps are nested more than {PLAN_FILE_DEPTH_MAX} deep")]
     TooDeep,
+    #[error("the file has more than {PLAN_FILE_VALUES_MAX} values")]
+    TooMany,
     /// The number has no exact JSON form.
     #[error("an integer beyond 2^53, which JSON cannot carry exactly")]
     TooBig,
@@ -77,7 +82,7 @@ impl SyntaxErrorKind {
     /// Suggested fix; may be empty.
     pub(super) fn help(&self) -> &'static str {
         match *self {
-            SyntaxErrorKind::TooDeep => "",
+            SyntaxErrorKind::TooDeep | SyntaxErrorKind::TooMany => "",
             SyntaxErrorKind::TooBig => {
                 "a number is at most 9007199254740992; where a text may stand, write it in quotes"
             }
@@ -215,6 +220,15 @@ impl Located {
             Data::Map(entries) => Value::Object(
                 entries.iter().map(|entry| (entry.key.clone(), entry.located.value())).collect::<Map<_, _>>(),
             ),
+        }
+    }
+
+    /// Number of values, the lists and maps and what is in them.
+    pub(super) fn count(&self) -> usize {
+        1 + match &self.data {
+            Data::List(items) => items.iter().map(Located::count).sum(),
+            Data::Map(entries) => entries.iter().map(|entry| entry.located.count()).sum(),
+            Data::Null | Data::Bool(_) | Data::Number(_) | Data::Text(_) => 0,
         }
     }
 

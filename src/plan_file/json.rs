@@ -1,10 +1,14 @@
 //! JSON reader. The kernel's strict parser accepts or rejects the text, then a second pass finds the offsets.
 
-use ostler_kernel::json::{JsonError, parse_value};
+use ostler_kernel::json::{JsonError, count_values, parse_value};
 
-use super::data::{Data, Entry, Located, SyntaxError, SyntaxErrorKind};
+use super::data::{Data, Entry, Located, PLAN_FILE_VALUES_MAX, SyntaxError, SyntaxErrorKind};
 
 pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
+    // Before anything is read: small lists take many times their text.
+    if count_values(text) > PLAN_FILE_VALUES_MAX {
+        return Err(SyntaxError { at: None, kind: SyntaxErrorKind::TooMany });
+    }
     parse_value(text)
         .map_err(|error| SyntaxError { at: Some(place(&error)), kind: error_kind(text, &error) })?;
     let mut cursor = Cursor { text, at: 0 };

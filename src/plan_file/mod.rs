@@ -38,11 +38,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Number;
 
 pub use crate::finding::{Finding, Place, RenderStyle, Source};
-pub use data::PLAN_FILE_DEPTH_MAX;
+pub use data::{PLAN_FILE_DEPTH_MAX, PLAN_FILE_VALUES_MAX};
 pub(crate) use file_kind::FileKind;
 pub use read::ReadError;
 pub(crate) use read::{format_of, read_text};
-pub use yaml::{YAML_REPEATED_MAX, YAML_VALUES_MAX};
+pub use yaml::YAML_REPEATED_MAX;
 
 use cascade::CascadeFilter;
 use data::{Data, Located, SyntaxError, SyntaxErrorKind};
@@ -94,7 +94,7 @@ impl Format {
             Format::Json => json::read(text),
             Format::Toml => toml::read(text),
         };
-        root.and_then(not_too_deep)
+        root.and_then(not_too_many).and_then(not_too_deep)
     }
 }
 
@@ -430,6 +430,13 @@ pub(crate) fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a s
 }
 
 const NAMES_COMPARED_MAX: usize = 100_000;
+
+fn not_too_many(root: Located) -> Result<Located, SyntaxError> {
+    match root.count() > PLAN_FILE_VALUES_MAX {
+        true => Err(SyntaxError { at: None, kind: SyntaxErrorKind::TooMany }),
+        false => Ok(root),
+    }
+}
 
 fn not_too_deep(root: Located) -> Result<Located, SyntaxError> {
     match root.first_too_deep() {

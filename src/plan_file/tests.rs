@@ -669,3 +669,18 @@ fn the_deepest_file_is_read_and_one_level_more_is_refused_on_a_small_stack() {
         assert_eq!(read.unwrap().join().unwrap(), is_refused, "{levels}");
     }
 }
+
+#[test]
+fn a_file_of_too_many_values_is_refused_in_every_format() {
+    let refused = |format: Format, text: String| {
+        let file = PlanFile::parse("p", format, &text, &BTreeMap::new());
+        file.findings.iter().any(|finding| finding.detail == "the file has more than 500000 values")
+    };
+    let list = |count: usize| format!("[{}]", vec!["1"; count].join(","));
+    // The other values are the map and its list.
+    for (count, expected) in [(PLAN_FILE_VALUES_MAX - 2, false), (PLAN_FILE_VALUES_MAX - 1, true)] {
+        assert_eq!(refused(Format::Json, format!("{{\"x\": {}}}", list(count))), expected, "JSON, {count}");
+        assert_eq!(refused(Format::Toml, format!("x = {}", list(count))), expected, "TOML, {count}");
+    }
+    assert!(refused(Format::Yaml, format!("x: {}", list(PLAN_FILE_VALUES_MAX))));
+}

@@ -11,10 +11,9 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_saphyr::{Location, Options, Spanned};
 
-use super::data::{Data, Entry, Located, PLAN_FILE_DEPTH_MAX, SyntaxError, SyntaxErrorKind};
-
-/// Most values in a file.
-pub const YAML_VALUES_MAX: usize = 500_000;
+use super::data::{
+    Data, Entry, Located, PLAN_FILE_DEPTH_MAX, PLAN_FILE_VALUES_MAX, SyntaxError, SyntaxErrorKind,
+};
 
 /// Most values repeated by aliases.
 pub const YAML_REPEATED_MAX: usize = 50_000;
@@ -45,8 +44,8 @@ pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
 fn options() -> Options {
     let budget = serde_saphyr::budget! {
         max_depth: PLAN_FILE_DEPTH_MAX + 1,
-        max_events: 2 * YAML_VALUES_MAX,
-        max_nodes: YAML_VALUES_MAX,
+        max_events: 2 * PLAN_FILE_VALUES_MAX,
+        max_nodes: PLAN_FILE_VALUES_MAX,
         max_documents: 1,
     };
     let alias_limits = serde_saphyr::alias_limits! { max_total_replayed_events: YAML_REPEATED_MAX };
@@ -92,9 +91,7 @@ fn error_kind(error: &serde_saphyr::Error) -> SyntaxErrorKind {
             BudgetBreach::Documents { .. } => SyntaxErrorKind::other(
                 "the file has a second document: remove everything from the next --- on",
             ),
-            BudgetBreach::Events { .. } | BudgetBreach::Nodes { .. } => {
-                SyntaxErrorKind::other(format!("the file has more than {YAML_VALUES_MAX} values"))
-            }
+            BudgetBreach::Events { .. } | BudgetBreach::Nodes { .. } => SyntaxErrorKind::TooMany,
             BudgetBreach::Anchors { .. } => {
                 SyntaxErrorKind::other("the file has too many anchors: use fewer &NAME")
             }

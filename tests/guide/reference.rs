@@ -319,10 +319,10 @@ fn does(tool: &dyn ostler::kernel::port::Tool) -> String {
 }
 
 fn limits() -> String {
-    let rows: [(&str, u64, &str); 30] = [
+    let rows: [(&str, u64, &str); 31] = [
         ("a plan file", plan_file::PLAN_FILE_BYTES_MAX as u64, "bytes"),
         ("values within values in a plan file", plan_file::PLAN_FILE_DEPTH_MAX as u64, ""),
-        ("values in a YAML file", plan_file::YAML_VALUES_MAX as u64, ""),
+        ("values in a plan file", plan_file::PLAN_FILE_VALUES_MAX as u64, ""),
         ("values that aliases of a YAML file repeat", plan_file::YAML_REPEATED_MAX as u64, ""),
         ("the configuration", config::CONFIG_BYTES_MAX as u64, "bytes"),
         ("a template", template::TEMPLATE_BYTES_MAX as u64, "bytes"),
@@ -341,6 +341,7 @@ fn limits() -> String {
         ("the time that a test takes", ostler_actors::TEST_MS_MAX, "ms"),
         ("runs that are open below one run at once", ostler_actors::CHILD_RUNS_OPEN_MAX as u64, ""),
         ("a result", ostler_actors::RESULT_BYTES_MAX as u64, "bytes"),
+        ("what a result takes in memory", ostler_actors::RESULT_MEMORY_MAX as u64, "bytes"),
         ("a file of text that a tool reads", tool::TEXT_FILE_BYTES_MAX, "bytes"),
         ("an answer that http.request takes", tool::HTTP_BODY_BYTES_MAX as u64, "bytes"),
         ("a page that http.fetch reads", tool::HTTP_BODY_BYTES_MAX as u64, "bytes"),

@@ -79,7 +79,13 @@ impl Parts {
         let mailboxes = Arc::new(Mailboxes::default());
         let journal = Arc::new(JournalClient::new(measures.count(journal)));
         let (status, disk, clock) = (Arc::clone(&journal.status), Arc::clone(&journal.disk), journal.clock);
-        let results = ResultStore { artifacts, bytes_max: limits.result_bytes, status, disk };
+        let results = ResultStore {
+            artifacts,
+            bytes_max: limits.result_bytes,
+            memory_max: limits.result_memory,
+            status,
+            disk,
+        };
         let results = Arc::new(results);
         let runs = Arc::new(RunReader { journal: Arc::clone(&journal), plans: Plans::default() });
         let output = Arc::new(ProgramOutput::new(output));

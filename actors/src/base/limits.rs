@@ -34,6 +34,9 @@ pub const PAGE_LOOKS_MS_MAX: u64 = 10_000;
 /// Bytes of a result as canonical JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
+/// Approximate bytes of memory that a result takes for those who read it.
+pub const RESULT_MEMORY_MAX: usize = ostler_kernel::json::VALUE_MEMORY_MAX;
+
 /// Runs above a run that an attempt opens: a program or a sub-agent that opens itself ends here.
 pub const CHILD_RUN_DEPTH_MAX: u32 = 8;
 
@@ -88,6 +91,8 @@ pub struct Limits {
     pub page_looks_ms: u64,
     /// See [`RESULT_BYTES_MAX`].
     pub result_bytes: usize,
+    /// See [`RESULT_MEMORY_MAX`].
+    pub result_memory: usize,
     /// See [`CHILD_RUNS_OPEN_MAX`].
     pub child_runs_open: usize,
     /// See [`PIPELINES_MAX`].
@@ -116,6 +121,7 @@ impl Default for Limits {
             contracts_kept_bytes: CONTRACTS_KEPT_BYTES_MAX,
             page_looks_ms: PAGE_LOOKS_MS_MAX,
             result_bytes: RESULT_BYTES_MAX,
+            result_memory: RESULT_MEMORY_MAX,
             child_runs_open: CHILD_RUNS_OPEN_MAX,
             pipelines: PIPELINES_MAX,
             pipeline_behind: PIPELINE_BEHIND_MAX,

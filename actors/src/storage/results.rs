@@ -28,13 +28,15 @@ pub(crate) struct ResultStore {
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
     /// Largest result in bytes.
     pub(crate) bytes_max: usize,
+    /// Most approximate bytes that a result takes in memory.
+    pub(crate) memory_max: usize,
     pub(crate) status: Arc<SystemStatus>,
     pub(crate) disk: Arc<DiskSpace>,
 }
 
 impl ResultStore {
     pub(crate) async fn keep(&self, value: &Value) -> Result<Output, Failure> {
-        Ok(self.store(&checked(value, self.bytes_max)?).await?)
+        Ok(self.store(&self.checked(value, self.bytes_max)?).await?)
     }
 
     /// Stores the result of an action that cannot be repeated: waits while the disk is full. Dropping the future loses
@@ -45,7 +47,7 @@ impl ResultStore {
         most: usize,
         waited: &PausedTime,
     ) -> Result<Output, Failure> {
-        let canonical = checked(value, most)?;
+        let canonical = self.checked(value, most)?;
         let mut waits = None;
         loop {
             match self.store(&canonical).await {
@@ -61,10 +63,33 @@ impl ResultStore {
     /// Keeps the result of a control node in its record, whatever its size up to [`CONTROL_RESULT_BYTES_MAX`]: decisions about the
     /// plan read it.
     pub(crate) fn keep_in_record(&self, value: &Value) -> Result<Output, Failure> {
-        let canonical = checked(value, CONTROL_RESULT_BYTES_MAX)?;
+        let canonical = self.checked(value, CONTROL_RESULT_BYTES_MAX)?;
         let content = canonical.as_str().as_bytes();
         let (artifact, bytes) = (lineage::artifact(JSON, content), content.len() as u64);
         Ok(Output { artifact, bytes, inline: Some(canonical), directive: None })
+    }
+
+    /// The canonical text of a result of at most `most` bytes that readers can hold.
+    fn checked(&self, value: &Value, most: usize) -> Result<Json, Unkept> {
+        let refused = |why: String| Unkept::Refused(invalid(why));
+        let canonical = json::canonical(value).map_err(|error| refused(format!("the result: {error}")))?;
+        if json::depth(value) > RESULT_DEPTH_MAX {
+            return Err(refused(format!(
+                "the result holds values within values {RESULT_DEPTH_MAX} deep and more"
+            )));
+        }
+        let bytes = canonical.as_str().len();
+        if bytes > most {
+            return Err(refused(format!("the result has {bytes} bytes, at most {most} are kept")));
+        }
+        let (memory, most) = (json::memory(value), self.memory_max);
+        if memory > most {
+            return Err(refused(format!(
+                "the result has {bytes} bytes and would take about {memory} in memory, at most {most} are kept: use fewer small lists \
+                 and maps within others, or write them as a text"
+            )));
+        }
+        Ok(canonical)
     }
 
     async fn store(&self, canonical: &Json) -> Result<Output, Unkept> {
@@ -150,21 +175,6 @@ impl From<Unkept> for Failure {
             message: format!("the result could not be stored: {error}"),
         }
     }
-}
-
-fn checked(value: &Value, most: usize) -> Result<Json, Unkept> {
-    let refused = |why: String| Unkept::Refused(invalid(why));
-    let canonical = json::canonical(value).map_err(|error| refused(format!("the result: {error}")))?;
-    if json::depth(value) > RESULT_DEPTH_MAX {
-        return Err(refused(format!(
-            "the result holds values within values {RESULT_DEPTH_MAX} deep and more"
-        )));
-    }
-    let bytes = canonical.as_str().len();
-    if bytes > most {
-        return Err(refused(format!("the result has {bytes} bytes, at most {most} are kept")));
-    }
-    Ok(canonical)
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,7 @@ mod shape;
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
+use ostler_kernel::json;
 use ostler_kernel::port::{ParamProblem, Tool, WorkspaceUse};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -71,11 +72,18 @@ fn query(params: &Params) -> Result<Value, Failure> {
         )));
     }
     let selected = path.query(value).all();
-    let mut bytes = 0;
+    let (mut bytes, mut memory) = (0, 0);
     for value in &selected {
         bytes += size(value);
         if bytes > QUERY_RESULT_BYTES_MAX {
             return Err(exhausted(format!("the result has more than {QUERY_RESULT_BYTES_MAX} bytes")));
+        }
+        memory += json::memory(value);
+        if memory > json::VALUE_MEMORY_MAX {
+            let most = json::VALUE_MEMORY_MAX;
+            return Err(exhausted(format!(
+                "the result would take more than {most} bytes of memory: select fewer small lists and maps within others"
+            )));
         }
     }
     Ok(json!({"result": selected}))
@@ -201,6 +209,21 @@ mod tests {
             value,
             &format!("$[{}0]", "0,".repeat(20)),
             expect!["resource_exhaustion: the result has more than 16777216 bytes"],
+        );
+    }
+
+    #[test]
+    fn a_result_that_takes_much_more_memory_than_its_text_is_refused() {
+        let nested = (0..30).fold(json!([]), |inner, _| json!([inner]));
+        let value = json!([vec![nested; 30_000]]);
+        let text = |copies: usize| format!("$[{}0]", "0,".repeat(copies - 1));
+        assert!(query(&Params { value: value.clone(), query: text(1) }).is_ok());
+        check(
+            value,
+            &text(5),
+            expect![
+                "resource_exhaustion: the result would take more than 536870912 bytes of memory: select fewer small lists and maps within others"
+            ],
         );
     }
 

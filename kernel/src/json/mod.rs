@@ -7,6 +7,7 @@
 //! lone surrogates, infinities. RFC 8785 leaves these to I-JSON (RFC 7493); this module enforces them.
 
 mod growing_member;
+mod memory;
 mod number;
 mod object;
 mod parse;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub use growing_member::GrowingMember;
+pub use memory::{VALUE_MEMORY_MAX, count_values, memory};
 pub use object::Object;
 pub use parse::parse_value;
 pub use serialize::to_canonical;
