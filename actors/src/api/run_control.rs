@@ -128,7 +128,7 @@ impl System {
     async fn cancel_run(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
         self.cancel_alone(run, by).await?;
         let row = self.row(run)?;
-        self.services.executor.cancel_opened(&row.client, row.run, |_, _| true);
+        self.services.executor.cancel_opened(&row.client, row.run, Vec::new(), |_, _| true);
         Ok(())
     }
 

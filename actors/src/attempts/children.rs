@@ -328,7 +328,7 @@ pub(crate) fn calls_made(runs: &RunReader, id: RunId, run: &Run) -> u64 {
 
 impl Executor {
     /// Cancels the open child runs of abandoned attempts, in the background. A later attempt to open one reads the
-    /// record and is refused.
+    /// record and is refused. What acts below attempts that have ended is stopped, like a program of theirs.
     pub(crate) fn cancel_children(
         self: &Arc<Executor>,
         client: &ClientId,
@@ -336,17 +336,22 @@ impl Executor {
         work: Vec<AbandonedWork>,
     ) {
         if !work.is_empty() {
-            self.cancel_opened(client, run, move |node, patch_count| {
+            let has_ended = |it: &&AbandonedWork| it.has_ended();
+            let stopped = self.active_runs.below(run, |node, patch_count| {
+                work.iter().filter(has_ended).any(|it| it.covers(node, patch_count))
+            });
+            self.cancel_opened(client, run, stopped, move |node, patch_count| {
                 work.iter().any(|it| it.covers(node, patch_count))
             });
         }
     }
 
-    /// Cancels the child runs of nodes that `is_unwanted` selects.
+    /// Cancels the child runs of nodes that `is_unwanted` selects. Attempts that act end by themselves, but for those of `stopped` runs.
     pub(crate) fn cancel_opened(
         self: &Arc<Executor>,
         client: &ClientId,
         run: RunId,
+        stopped: Vec<RunId>,
         is_unwanted: impl Fn(&NodeId, u32) -> bool + Send + 'static,
     ) {
         // All of them at once, before anybody is answered: level by level, new runs would be opened ahead of the cancellation.
@@ -365,15 +370,22 @@ impl Executor {
             });
             // Others are being cancelled by who gave them up.
             children.retain(|child| !executor.active_runs.is_given_up(*child));
-            children.extend(below);
+            children.extend(below.iter().chain(&stopped));
+            children.sort_unstable();
+            children.dedup();
             let cancelled = futures::stream::iter(children).for_each_concurrent(CANCELLED_AT_ONCE, |child| {
-                let opener = Arc::clone(&opener);
+                let (opener, attempts) = (Arc::clone(&opener), &executor.attempts);
+                let is_stopped = stopped.contains(&child);
                 async move {
                     match opener.cancel(child).await {
                         Ok(()) | Err(RunError::Over | RunError::InvalidState(_) | RunError::Unknown(_)) => {}
                         Err(error) => {
                             tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")
                         }
+                    }
+                    // Not before: a run that goes on would ask a person about the attempt, or repeat it.
+                    if is_stopped {
+                        attempts.stop_run(child);
                     }
                 }
             });

@@ -84,6 +84,19 @@ fn opened_through<'a>(
     above
 }
 
+/// The runs below the work of `run` that `is_of` selects, by node and patches.
+fn opened_below(
+    driven: &BTreeMap<RunId, ActiveRun>,
+    run: RunId,
+    is_of: impl Fn(&NodeId, u32) -> bool,
+) -> Vec<RunId> {
+    let is_below = |child: &ActiveRun| {
+        opened_through(driven, child.parent.as_ref(), run)
+            .is_some_and(|parent| is_of(&parent.of.node, parent.of.patch_count))
+    };
+    driven.iter().filter(|(_, child)| is_below(child)).map(|(run, _)| *run).collect()
+}
+
 impl ActiveRuns {
     /// Adds a run, if it is not driven yet.
     pub(crate) fn add(&self, run: RunId, by_name: bool) {
@@ -124,16 +137,15 @@ impl ActiveRuns {
     /// given up before. A run that is opened below one of them afterwards is given up too.
     pub(crate) fn give_up(&self, run: RunId, is_unwanted: impl Fn(&NodeId, u32) -> bool) -> Vec<RunId> {
         let mut driven = lock(&self.driven);
-        let is_unwanted = |child: &ActiveRun| {
-            opened_through(&driven, child.parent.as_ref(), run)
-                .is_some_and(|parent| is_unwanted(&parent.of.node, parent.of.patch_count))
-        };
-        let below = driven.iter().filter(|(_, child)| !child.given_up && is_unwanted(child));
-        let below: Vec<RunId> = below.map(|(run, _)| *run).collect();
-        for run in &below {
-            driven.entry(*run).or_default().given_up = true;
-        }
+        let mut below = opened_below(&driven, run, is_unwanted);
         below
+            .retain(|run| driven.get_mut(run).is_some_and(|run| !std::mem::replace(&mut run.given_up, true)));
+        below
+    }
+
+    /// The driven runs below the work of a run that `is_of` selects, by node and patches.
+    pub(crate) fn below(&self, run: RunId, is_of: impl Fn(&NodeId, u32) -> bool) -> Vec<RunId> {
+        opened_below(&lock(&self.driven), run, is_of)
     }
 
     /// Sets the most calls of models of a run and all runs below it. `made`: the calls that the records tell of.

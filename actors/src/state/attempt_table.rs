@@ -327,6 +327,11 @@ impl AttemptTable {
         }
     }
 
+    /// Cancels the attempts of a run, those that act too; their ends are reported like any other.
+    pub(crate) fn stop_run(&self, run: RunId) {
+        self.of_run(run).iter().for_each(|key| self.cancel(key));
+    }
+
     /// Cancels and forgets pure attempts at the end of the process: they run again when their run is resumed. Keeps their
     /// costs for [`AttemptTable::take_stopped`].
     pub(crate) fn stop_pure(&self) {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ostler_actors::{Program, ProgramContext};
+use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{ChildRunSpec, Tool};
+use ostler_kernel::run::{FailureCategory, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-use crate::common::{system, until};
+use crate::common::{Hold, states, submit, system, until};
 use crate::{child, hold, submitted, terms};
 
 /// Depth of the chain in runs.
@@ -50,5 +52,48 @@ async fn nothing_is_opened_below_a_run_once_its_cancellation_is_acknowledged() {
     until(async || system.runs(true).unwrap().is_empty()).await;
     assert_eq!(system.runs(false).unwrap().len(), opened, "no run was opened");
     assert!(!hold.has_started());
+    system.shutdown().await;
+}
+
+/// A node that opens a run in which a call acts on the world.
+fn asks(timeout: &str) -> Value {
+    let call = json!({"id": "h", "tool": "hold", "timeout": "24h"});
+    let inner = json!({"id": "below", "tool": "agent.ask", "impact": 1, "effect": "write", "timeout": "24h",
+        "params": {"plan": {"id": "c", "nodes": [call]}}});
+    json!({"id": "n", "tool": "agent.ask", "impact": 1, "effect": "write", "timeout": timeout, "retries": 0,
+        "params": {"plan": {"id": "m", "nodes": [inner]}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_acts_below_a_node_that_has_failed_is_stopped_and_in_doubt() {
+    let hold = Hold::new("hold", Effect::Write, Idempotency::None);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let run = submit(&system, json!({"id": "p", "nodes": [asks("3s")]})).await;
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
+    hold.stopped().await;
+    until(async || system.runs(true).unwrap().is_empty()).await;
+    let mut failed = Vec::new();
+    for row in system.runs(false).unwrap() {
+        let view = system.view(row.run, None).await.unwrap();
+        let instance = view.run.instance(&"h".into());
+        failed.extend(instance.and_then(|instance| instance.failure.clone()).map(|failure| failure.category));
+    }
+    assert_eq!(failed, [FailureCategory::Crash], "not the timeout of its own");
+    system.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_acts_below_a_run_that_a_person_cancels_ends_by_itself() {
+    let hold = Hold::new("hold", Effect::Write, Idempotency::None);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let run = submit(&system, json!({"id": "p", "nodes": [asks("24h")]})).await;
+    hold.started().await;
+    system.cancel(run).await.unwrap();
+    hold.go(1);
+    until(async || system.runs(true).unwrap().is_empty()).await;
+    for row in system.runs(false).unwrap() {
+        let states = states(&system, row.run).await;
+        assert!(!states.starts_with("h ") || states == "h executed", "{states}");
+    }
     system.shutdown().await;
 }

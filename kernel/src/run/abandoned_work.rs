@@ -11,12 +11,18 @@ pub struct AbandonedWork {
     node: NodeId,
     /// Work with fewer patches than these is abandoned; `None`: all work of the node.
     before: Option<u32>,
+    has_ended: bool,
 }
 
 impl AbandonedWork {
     /// True if an attempt of `node` after `patch_count` patches is part of this work.
     pub fn covers(&self, node: &NodeId, patch_count: u32) -> bool {
         self.node == *node && self.before.is_none_or(|before| patch_count < before)
+    }
+
+    /// True if no attempt of this work goes on: what its child runs still do is stopped, and does not end by itself.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
     }
 }
 
@@ -31,14 +37,16 @@ impl Run {
         events.iter().filter_map(move |event| match event {
             Event::NodeTransition(moved) if moved.reason == TransitionReason::Patched => {
                 let before = self.instance(&moved.node).map(|instance| instance.patch_count);
-                Some(AbandonedWork { node: moved.node.clone(), before })
+                Some(AbandonedWork { node: moved.node.clone(), before, has_ended: true })
             }
             Event::NodeTransition(moved)
                 if moved.to.is_terminal() && (moved.to != NodeState::Executed || left_open(&moved.node)) =>
             {
-                Some(AbandonedWork { node: moved.node.clone(), before: None })
+                Some(AbandonedWork { node: moved.node.clone(), before: None, has_ended: true })
             }
-            Event::Draining { node } => Some(AbandonedWork { node: node.clone(), before: None }),
+            Event::Draining { node } => {
+                Some(AbandonedWork { node: node.clone(), before: None, has_ended: false })
+            }
             _ => None,
         })
     }
