@@ -341,7 +341,11 @@ fn limits() -> String {
         ("the time that a test takes", ostler_actors::TEST_MS_MAX, "ms"),
         ("runs that are open below one run at once", ostler_actors::CHILD_RUNS_OPEN_MAX as u64, ""),
         ("a result", ostler_actors::RESULT_BYTES_MAX as u64, "bytes"),
-        ("what a result takes in memory", ostler_actors::RESULT_MEMORY_MAX as u64, "bytes"),
+        (
+            "what a result takes in memory, and the parameters of a call",
+            ostler_actors::RESULT_MEMORY_MAX as u64,
+            "bytes",
+        ),
         ("a file of text that a tool reads", tool::TEXT_FILE_BYTES_MAX, "bytes"),
         ("an answer that http.request takes", tool::HTTP_BODY_BYTES_MAX as u64, "bytes"),
         ("a page that http.fetch reads", tool::HTTP_BODY_BYTES_MAX as u64, "bytes"),

@@ -20,6 +20,9 @@ pub(super) const BYTES_PER_STEP: u64 = 64;
 /// program for each byte.
 const PATTERN_BYTES_PER_STEP: u64 = 1024;
 
+/// Bytes of memory that no value exceeds without its texts and the values in it: a map that is a member.
+const VALUE_MEMORY_BOUND: u64 = 640;
+
 /// Size of a value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
@@ -56,6 +59,11 @@ impl Extent {
             Value::String(text) => Extent { bytes: text.len() as u64, ..leaf },
             Value::Null | Value::Bool(_) | Value::Number(_) => leaf,
         }
+    }
+
+    /// Upper bound on [`memory`](crate::json::memory).
+    pub(crate) fn memory_bound(self) -> u64 {
+        self.values.saturating_mul(VALUE_MEMORY_BOUND).saturating_add(self.bytes)
     }
 
     /// Upper bound on the steps to write the value as text.

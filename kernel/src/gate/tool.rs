@@ -14,7 +14,7 @@ use super::path_params::{Format, FormatParams, SchemaGraph};
 use super::strict_numbers::{fits, has_whole_double};
 use crate::contract::{Extent, Schema, SchemaError, compile_schema, excerpt};
 use crate::id::Digest;
-use crate::json::Object;
+use crate::json::{Object, VALUE_MEMORY_MAX, memory};
 use crate::lineage::{self, ExecutableSpec};
 use crate::plan::{Effect, Idempotency};
 use crate::port::{Tool, ToolSpec};
@@ -30,6 +30,19 @@ pub(super) const UNPLACED: &str =
     "they break the parameter schema of the tool, and are too large to find the place";
 
 pub(super) const TOO_LARGE_HELP: &str = "pass shorter texts, or fewer values";
+
+/// Refuses parameters that take more than `most` bytes of memory: references copy the same result into many of them.
+fn check_memory(params: &Value, extent: Extent, most: usize) -> Result<(), String> {
+    if extent.memory_bound() <= most as u64 {
+        return Ok(());
+    }
+    match memory(params) {
+        taken if taken > most => {
+            Err(format!("they would take about {taken} bytes of memory, at most {most} are allowed"))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// A tool with its compiled schema. Built once per tool and shared by all calls.
 pub struct GatedTool {
@@ -136,9 +149,11 @@ impl GatedTool {
     ///
     /// # Errors
     ///
-    /// The check may take more steps.
+    /// The check may take more steps, or the parameters take more memory than [`VALUE_MEMORY_MAX`].
     pub(super) fn validator(&self, params: &Value) -> Result<&Validator, String> {
-        let steps = self.schema.steps(params, Extent::of(params), PARAMS_STEPS_MAX);
+        let extent = Extent::of(params);
+        check_memory(params, extent, VALUE_MEMORY_MAX)?;
+        let steps = self.schema.steps(params, extent, PARAMS_STEPS_MAX);
         if steps > PARAMS_STEPS_MAX {
             let taken = if steps == u64::MAX { "far too many".to_owned() } else { steps.to_string() };
             return Err(format!(
@@ -249,4 +264,27 @@ fn can_hold_text(schema: &Value) -> bool {
     let is_plain = matches!(schema["type"].as_str(), Some("number" | "integer" | "boolean" | "null"));
     let is_listed = schema.get("enum").is_some() || schema.get("const").is_some();
     !is_plain && !is_listed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parameters_are_refused_by_the_memory_that_they_take() {
+        for params in [
+            json!({"value": [[[[]]], [], [[]]]}),
+            json!({"a": {"b": {"c": {}}}, "text": "x".repeat(1_000)}),
+            json!({"rows": [{"x": 1}, {"x": 2}], "n": 1.5, "none": null}),
+        ] {
+            let (extent, taken) = (Extent::of(&params), memory(&params));
+            assert!(extent.memory_bound() >= taken as u64, "{params}");
+            assert_eq!(check_memory(&params, extent, taken), Ok(()));
+            let told =
+                format!("they would take about {taken} bytes of memory, at most {} are allowed", taken - 1);
+            assert_eq!(check_memory(&params, extent, taken - 1), Err(told));
+        }
+    }
 }
