@@ -81,12 +81,14 @@ impl AttemptJournal {
             failed(format!("its plan is none: {}", faults.join("; ")))
         })?;
         let asked = Asked { plan, goal, budget, scope, intent };
-        let most = executor.gatekeeper.limits.child_runs_open;
+        // A run that was opened before is found, whatever is open now.
+        let is_new = self.ask(|notes| notes.child(step).is_none())?;
+        let most = if is_new { executor.gatekeeper.limits.child_runs_open } else { usize::MAX };
         let place = executor.gatekeeper.totals.place(self.child_id(step), self.site.run, most);
         let place = place.map_err(|error| failed(error.to_string()))?;
         let _place = place.ok_or_else(|| AttemptLogError::TooManyOpen { step: step.to_owned(), most })?;
         let (run, submission, budget) = self.order(step, asked, &failed)?;
-        if self.ask(|notes| notes.child(step).is_none())? {
+        if is_new {
             let (of, name) = (self.site.of.clone(), step.to_owned());
             let _given = Given { log: self, step, credits: budget.unwrap_or(0) };
             self.append_durably(Event::ChildRun { of, step: name, run, budget }).await?;

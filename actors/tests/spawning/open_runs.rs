@@ -12,7 +12,7 @@ use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
 use crate::common::{Hold, left_by, states, submit, until, within};
-use crate::hold;
+use crate::{hold, other};
 
 fn limits() -> Limits {
     Limits { child_runs_open: 3, ..Limits::default() }
@@ -79,5 +79,24 @@ async fn no_more_runs_are_open_below_a_run_than_the_limit_also_after_a_restart()
     assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Waiting);
     second.resolve(run, "gate".into(), ResolveHow::Done(json!({}))).await.unwrap();
     assert_eq!(refusal(&second, run).await, refused());
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_opened_before_is_found_where_no_further_one_may_be_opened() {
+    let (journal, hold) = (Arc::new(MemoryJournal::default()), hold());
+    let first = within(journal.clone(), vec![hold.clone()], limits()).await;
+    let run = submit(&first, json!({"id": "p", "nodes": [asks("open", json!([]))]})).await;
+    hold.started().await;
+
+    let again = self::hold();
+    let limits = Limits { child_runs_open: 0, ..Limits::default() };
+    let second = within(left_by(&journal), vec![again.clone()], limits).await;
+    let opened = other(&second, run).unwrap();
+    second.resume(opened).await.unwrap();
+    again.go(1);
+    assert_eq!(second.outcome(opened).await.unwrap(), RunStatus::Succeeded);
+    second.resume(run).await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Succeeded);
     second.shutdown().await;
 }
