@@ -7,6 +7,7 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::{Hold, states, submit, system, until, with_slots};
 use ostler_actors::{Answer, Program, ProgramContext, System};
@@ -57,15 +58,29 @@ impl Tool for Writer {
 }
 
 /// A program: its calls find files that they do not name.
-struct Confined(Arc<Hold>);
+struct Confined {
+    spec: ToolSpec,
+    call: Arc<Hold>,
+    impact: u8,
+}
+
+impl Confined {
+    fn tool(call: &Arc<Hold>, impact: u8) -> Arc<dyn Tool> {
+        let argv = json!({"type": "array"});
+        let folder = json!({"type": "string", "format": "path"});
+        let params = json!({"type": "object", "properties": {"argv": argv, "cwd": folder}});
+        let spec = ToolSpec { params, ..call.spec().clone() };
+        Arc::new(Confined { spec, call: call.clone(), impact })
+    }
+}
 
 impl Tool for Confined {
     fn spec(&self) -> &ToolSpec {
-        self.0.spec()
+        &self.spec
     }
 
     fn class(&self, params: &Map<String, Value>) -> CallClass {
-        self.0.class(params)
+        CallClass { impact: self.impact, ..self.call.class(params) }
     }
 
     fn workspace_use(&self) -> WorkspaceUse {
@@ -77,7 +92,7 @@ impl Tool for Confined {
     }
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
-        self.0.call(permit, context)
+        self.call.call(permit, context)
     }
 }
 
@@ -192,9 +207,9 @@ async fn a_call_that_waits_for_its_turn_can_be_cancelled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_is_asked_about_again_once_another_step_has_written() {
     let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
-    let (first, second, deploy) = (hold("first"), hold("second"), hold("deploy"));
-    let confined = |held: &Arc<Hold>| -> Arc<dyn Tool> { Arc::new(Confined(held.clone())) };
-    let tools = vec![confined(&first), confined(&second), confined(&deploy)];
+    let [first, second, control, deploy] = ["first", "second", "control", "deploy"].map(hold);
+    let tools = [(&first, 1), (&second, 1), (&control, 2), (&deploy, 1)];
+    let tools = tools.map(|(call, impact)| Confined::tool(call, impact)).to_vec();
     let system = system(Arc::new(MemoryJournal::default()), tools).await;
     let write = async |held: &Hold, tool: &str| {
         let run = submit(&system, json!({"id": tool, "nodes": [{"id": tool, "tool": tool}]})).await;
@@ -225,13 +240,13 @@ async fn a_program_is_asked_about_again_once_another_step_has_written() {
     assert!(system.outcome(writes).await.unwrap().status.is_over());
     until(async || states(&system, run).await == "deploy waiting_human").await;
     assert!(!deploy.has_started());
-    // An approved call of impact 2 does not count, another one does.
-    for (impact, counts) in [(2, false), (1, true)] {
+    // An approved call of impact 2 does not count, another one does, whatever its plan says.
+    for (tool, held, counts) in [("control", &control, false), ("first", &first, true)] {
         let asked = system.approvals(run).await.unwrap().remove(0);
-        let node = json!({"id": "first", "tool": "first", "impact": impact, "approval": "before", "human_timeout": "1h"});
+        let node = json!({"id": "o", "tool": tool, "impact": 2, "approval": "before", "human_timeout": "1h"});
         let other = submit(&system, json!({"id": "o", "nodes": [node]})).await;
         approve(&system, other).await;
-        first.go(1);
+        held.go(1);
         assert!(system.outcome(other).await.unwrap().status.is_over());
         let checked = system.check_answer(&asked.id, asked.digest.unwrap()).await;
         assert_eq!(checked.is_err(), counts, "{checked:?}");
@@ -240,6 +255,50 @@ async fn a_program_is_asked_about_again_once_another_step_has_written() {
     deploy.go(1);
     assert!(system.outcome(run).await.unwrap().status.is_over());
     assert_eq!(states(&system, run).await, "deploy executed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waited_too_long_for_its_turn_is_left_to_a_person_also_under_a_grant() {
+    let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+    let (first, deploy) = (hold("first"), hold("deploy"));
+    let tools = [&first, &deploy].map(|call| Confined::tool(call, 1)).to_vec();
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let params = json!({"argv": ["deploy", "now"]});
+    let node = json!({"id": "deploy", "tool": "deploy", "params": params, "approval": "before", "human_timeout": "9h"});
+    let plan = json!({"id": "p", "nodes": [node]});
+    let granted = submit(&system, plan.clone()).await;
+    until(async || !system.approvals(granted).await.unwrap().is_empty()).await;
+    let question = system.approvals(granted).await.unwrap().remove(0);
+    let (digest, yes) = (question.digest.unwrap(), Answer::approve().by("ann"));
+    system.grant(&question.id, digest, "deploy *", 60 * 60 * 1_000, &yes).await.unwrap();
+    system.answer(&question.id, digest, yes).await.unwrap();
+    deploy.go(1);
+    assert!(system.outcome(granted).await.unwrap().status.is_over());
+    deploy.started().await;
+
+    let writes =
+        submit(&system, json!({"id": "w", "nodes": [{"id": "first", "tool": "first", "timeout": "2h"}]}))
+            .await;
+    first.started().await;
+    let run = submit(&system, plan).await;
+    let waits_too_long = async || {
+        until(async || states(&system, run).await == "deploy running").await;
+        // The clock is paused: it goes on while nothing else does.
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        until(async || states(&system, run).await == "deploy waiting_human").await;
+    };
+    waits_too_long().await;
+    // The grant would let the call wait again and again.
+    approve(&system, run).await;
+    waits_too_long().await;
+    assert!(!deploy.has_started());
+    first.go(1);
+    assert!(system.outcome(writes).await.unwrap().status.is_over());
+    let asked = system.approvals(run).await.unwrap().remove(0);
+    system.check_answer(&asked.id, asked.digest.unwrap()).await.unwrap_err();
+    approve(&system, run).await;
+    deploy.go(1);
+    assert!(system.outcome(run).await.unwrap().status.is_over());
 }
 
 /// A tool whose calls go on after their future is dropped: their turn is held here.

@@ -71,6 +71,14 @@ impl Work {
         matches!(self, Work::Tool { tool, .. } if tool.confinement().is_some())
     }
 
+    /// Impact of the call by its tool alone.
+    pub(crate) fn impact_by_tool(&self) -> u8 {
+        match self {
+            Work::Tool { tool, permit, .. } => tool.class(permit.params()).impact,
+            Work::Known(_) | Work::Render { .. } => 0,
+        }
+    }
+
     /// True if the call itself may change files of the workspace. A sub-agent changes none: the calls of its run do.
     pub(crate) fn writes_files(&self, node: &Node) -> bool {
         match self {

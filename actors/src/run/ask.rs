@@ -107,12 +107,16 @@ impl RunDriver {
         if let (HumanRequestKind::Before, Some(denial)) = (ask, shown.denial) {
             return self.deny(id, denial);
         }
-        let granted = self.granted(&shown.request);
+        let is_void = self.in_flight.unapproved.remove(id);
+        let granted = if is_void { None } else { self.granted(&shown.request) };
         if let Some(grant) = &granted {
             shown.request = shown.request.under(grant);
         }
         let digest = self.keep_shown(&shown.request).await;
-        let events = self.within(|run, cx| run.ask(cx, id, Some(digest)));
+        let events = self.within(|run, cx| match is_void {
+            true => run.ask_once_more(cx, id, Some(digest)),
+            false => run.ask(cx, id, Some(digest)),
+        });
         let asked = !events.is_empty();
         self.apply_effects(events);
         let is_open = self.run.instance(id).is_some_and(|instance| {

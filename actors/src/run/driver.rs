@@ -1,6 +1,6 @@
 //! The state of a driven run, and how events take effect on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::agent::Telemetry;
@@ -95,6 +95,8 @@ pub(super) struct InFlight {
     pub(super) advice: BTreeMap<usize, CancellationToken>,
     /// Waits for the clearance authority, by node. The attempts hold their slots.
     pub(super) asked: BTreeMap<NodeId, Asked>,
+    /// Nodes whose approved attempt could not begin.
+    pub(super) unapproved: BTreeSet<NodeId>,
     /// Open questions that may show something else by now.
     pub(super) doubted: Vec<(NodeId, HumanRequestKind)>,
     /// Waits for turns in the workspace, by node.

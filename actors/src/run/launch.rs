@@ -95,8 +95,7 @@ impl RunDriver {
                     self.services.gatekeeper.uncharge(self.opened.run, node, attempt);
                     self.release_slot(slot);
                     self.release_budget(&key);
-                    return self
-                        .decide(RunInput::Unapproved { node: id.clone(), what: UNAPPROVED.to_owned() });
+                    return self.unapproved(id.clone(), UNAPPROVED.to_owned());
                 }
             },
             Err(refusal) => Err(refusal),
@@ -159,10 +158,12 @@ impl RunDriver {
             let mut shown =
                 Box::pin(approval_request::of_work(gatekeeper, caller, (&self.run, node), work)).await;
             let is_by_grant = self.run.is_answered_by_grant(&node.id);
-            if let Some(grant) = is_by_grant.then(|| self.granted(&shown)).flatten() {
+            let grant = if is_by_grant { self.granted(&shown) } else { None };
+            let is_revoked = is_by_grant && grant.is_none();
+            if let Some(grant) = grant {
                 shown = shown.under(&grant);
             }
-            if !self.run.is_approved(&node.id, || shown.digest()) {
+            if is_revoked || !self.run.is_approved(&node.id, || shown.digest()) {
                 self.in_flight.turn = None;
                 return Standing::Changed;
             }
@@ -172,7 +173,7 @@ impl RunDriver {
                 return self.share_turn(node, work);
             }
             if let Some(turn) = &mut self.in_flight.turn {
-                if is_by_grant || shown.counts_as_write() {
+                if is_by_grant || shown.counts_as_write(work.impact_by_tool()) {
                     turn.count();
                 }
                 return Standing::Approved(Some(shown.files));
@@ -198,6 +199,12 @@ impl RunDriver {
             Some(_) => Standing::Approved(None),
             None => Standing::WantsTurn { alone: false },
         }
+    }
+
+    /// Ends an attempt that could not begin as it was approved. A person is asked, also if a grant covers the call: it might never begin.
+    pub(super) fn unapproved(&mut self, node: NodeId, what: String) {
+        self.in_flight.unapproved.insert(node.clone());
+        self.decide(RunInput::Unapproved { node, what });
     }
 
     /// The key of the last attempt of a node.

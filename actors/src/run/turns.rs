@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use ostler_kernel::id::NodeId;
-use ostler_kernel::run::RunInput;
 use tokio_util::sync::CancellationToken;
 
 use super::asked::{Stage, TurnWait};
@@ -51,7 +50,7 @@ impl RunDriver {
                     "{node} of run {run} has been writing in the workspace for a minute, and could change the files that the call \
                      names; the call runs while no other call writes"
                 );
-                self.decide(RunInput::Unapproved { node: key.node, what });
+                self.unapproved(key.node, what);
             }
             Ok(turn) => {
                 if let Some(waits) = self.in_flight.turns.get_mut(&key.node) {

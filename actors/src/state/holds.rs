@@ -6,7 +6,7 @@ use ostler_kernel::plan::{Method, Node, TEST_TOOL};
 use ostler_kernel::policy::{
     RULE_OF_TWO, has_read_both_before_test, has_read_strangers_and_private, labels_of_tests,
 };
-use ostler_kernel::run::Run;
+use ostler_kernel::run::{HeldFor, Run};
 use serde_json::Map;
 
 use crate::state::caller::Caller;
@@ -19,6 +19,13 @@ pub(crate) struct NodeHold {
     pub(crate) tool: String,
     pub(crate) code: String,
     pub(crate) params: Vec<String>,
+}
+
+impl NodeHold {
+    /// True if a hold has been recorded with this reason.
+    pub(crate) fn is_for(&self, known: &HeldFor) -> bool {
+        (&self.code, &self.params) == (&known.code, &known.params)
+    }
 }
 
 impl Gatekeeper {

@@ -52,6 +52,26 @@ impl Run {
     /// Asks a person the question of [`Run::approval_kind`] about a ready node; `shown` is the digest of the document. Gives no
     /// records if a person approved this document already. An approval of another document is void: the question is asked again.
     pub fn ask(&mut self, cx: &mut DecisionContext<'_>, node: &NodeId, shown: Option<Digest>) -> Vec<Event> {
+        self.ask_unless(cx, node, shown, |run, at| run.approves(at, shown))
+    }
+
+    /// [`Run::ask`], also if a person approved this document: the approved attempt could not begin.
+    pub fn ask_once_more(
+        &mut self,
+        cx: &mut DecisionContext<'_>,
+        node: &NodeId,
+        shown: Option<Digest>,
+    ) -> Vec<Event> {
+        self.ask_unless(cx, node, shown, |_, _| false)
+    }
+
+    fn ask_unless(
+        &mut self,
+        cx: &mut DecisionContext<'_>,
+        node: &NodeId,
+        shown: Option<Digest>,
+        is_answered: impl FnOnce(&Run, usize) -> bool,
+    ) -> Vec<Event> {
         let shows = self.approval_kind(node);
         let mut decision = Decision::new(self, cx);
         let Some(at) = decision.run.position(node) else { return Vec::new() };
@@ -60,7 +80,7 @@ impl Run {
         }
         match shows {
             Some(HumanRequestKind::Node) => decision.start(at, shown),
-            Some(_) if !decision.run.approves(at, shown) => {
+            Some(_) if !is_answered(decision.run, at) => {
                 decision.ask(at, TransitionReason::ApproveBefore, HumanRequestKind::Before, shown);
             }
             Some(_) | None => {}

@@ -47,6 +47,7 @@ impl Run {
                 instance.retries = 0;
                 instance.patch_count += 1;
                 instance.approved = false;
+                instance.holds.clear();
                 // The next intent is for other work.
                 instance.identity = None;
             }

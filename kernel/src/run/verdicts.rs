@@ -71,6 +71,7 @@ impl Run {
             GateAnswer::Hold => {
                 let (code, params) = (verdict.code.clone(), verdict.tainted.clone());
                 let instance = &mut self.instances[at];
+                instance.holds.retain(|held| held.code != code);
                 instance.holds.push(HeldFor { code, params });
                 // The yes was given without this reason.
                 instance.approved = false;
