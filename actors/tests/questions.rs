@@ -43,7 +43,7 @@ async fn a_question_shows_the_tests_that_run_with_the_action_and_a_yes_is_for_th
         let shown = ApprovalTest { argv: argv.map(str::to_owned).to_vec(), effect, impact };
         assert_eq!((asked.shown.tests, asked.shown.refusal, asked.is_outdated), (vec![shown], None, false));
         assert_eq!(asked.shown.impact, 1, "the action alone");
-        assert!(asked.workspace.is_some(), "a program runs in a folder");
+        assert!(asked.shown.workspace.is_some(), "a program runs in a folder");
         digests.push(asked.digest.unwrap());
     }
     digests.dedup();

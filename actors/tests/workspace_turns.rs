@@ -9,17 +9,19 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Hold, states, submit, system, until, with_slots};
-use ostler_actors::{Answer, Program, ProgramContext, System};
-use ostler_kernel::gate::{CallClass, Permit};
+use common::{Hold, config, states, submit, system, until, with_slots};
+use ostler_actors::{Answer, Program, ProgramContext, System, SystemConfig};
+use ostler_kernel::gate::{CallClass, DenialCode, GatePolicy, GateRules, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, TEST_TOOL};
 use ostler_kernel::port::{
-    BoxFuture, CallContext, ChildRunSpec, NamedFile, Tool, ToolResult, ToolSpec, WorkspaceTurn, WorkspaceUse,
+    BoxFuture, CallContext, ChildRunSpec, ClearanceAuthority, NamedFile, Tool, ToolResult, ToolSpec,
+    WorkspaceTurn, WorkspaceUse,
 };
 use ostler_kernel::run::WRITTEN;
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
 
 /// A tool that writes in the workspace; with `names`, its calls name a file.
 struct Writer {
@@ -180,6 +182,67 @@ async fn a_call_that_waits_for_its_turn_has_no_slot() {
     for run in [deployed, last] {
         assert!(system.outcome(run).await.unwrap().status.is_over());
         assert!(states(&system, run).await.ends_with(" executed"));
+    }
+}
+
+/// An authority that says yes when the test lets it.
+struct Authority {
+    asked: Semaphore,
+    go: Semaphore,
+}
+
+impl ClearanceAuthority for Authority {
+    fn ask(&self, _: Value, _: u64) -> BoxFuture<'_, Result<(), DenialCode>> {
+        self.asked.add_permits(1);
+        Box::pin(async {
+            self.go.acquire().await.unwrap().forget();
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_keeps_its_turn_while_the_clearance_authority_is_asked() {
+    let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+    let (first, deploy, second) = (hold("first"), hold("deploy"), hold("second"));
+    let writer =
+        |held: &Arc<Hold>, names| -> Arc<dyn Tool> { Arc::new(Writer { held: held.clone(), names }) };
+    let probe = Hold::new("probe", Effect::Read, Idempotency::Natural);
+    let tools = vec![writer(&first, false), writer(&deploy, true), writer(&second, false), probe.clone()];
+    let usual = config(Arc::new(MemoryJournal::default()), tools);
+    let rules = json!({"clearance_routes": [{"tool": "deploy", "deadline_ms": 60_000, "cache_ttl_ms": 0}]});
+    let rules: GateRules = serde_json::from_value(rules).unwrap();
+    let gate = GatePolicy { epoch: 1, ..usual.gate.clone() }.with_rules(&rules);
+    let system = System::start(SystemConfig { gate, slots: 2, ..usual }).await.unwrap();
+    let authority = Arc::new(Authority { asked: Semaphore::new(0), go: Semaphore::new(0) });
+    system.clear_with(authority.clone());
+    let one = async |tool: &str, approval: &str| {
+        let node = json!({"id": tool, "tool": tool, "approval": approval, "human_timeout": "1h"});
+        submit(&system, json!({"id": tool, "nodes": [node]})).await
+    };
+    one("first", "none").await;
+    first.started().await;
+    let deployed = one("deploy", "before").await;
+    approve(&system, deployed).await;
+    authority.asked.acquire().await.unwrap().forget();
+    authority.go.add_permits(1);
+    // The call has no slot while it waits for its turn.
+    one("probe", "none").await;
+    probe.started().await;
+    probe.go(1);
+    first.go(1);
+    authority.asked.acquire().await.unwrap().forget();
+    let last = one("second", "none").await;
+    until(async || states(&system, last).await == "second running").await;
+    assert!(!second.has_started(), "the approved call has the turn");
+    authority.go.add_permits(1);
+    deploy.started().await;
+    assert!(!second.has_started());
+    deploy.go(1);
+    second.started().await;
+    second.go(1);
+    for run in [deployed, last] {
+        assert!(system.outcome(run).await.unwrap().status.is_over());
     }
 }
 
@@ -361,6 +424,52 @@ async fn a_call_that_was_given_up_has_its_turn_as_long_as_its_tool_says() {
     assert!(states(&system, run).await.ends_with(" executed"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_with_a_grant_is_a_yes_of_its_own() {
+    let hold = |name| Hold::new(name, Effect::Write, Idempotency::None);
+    let (first, deploy) = (hold("first"), hold("deploy"));
+    let tools = [&first, &deploy].map(|call| Confined::tool(call, 1)).to_vec();
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let params = json!({"argv": ["deploy", "now"]});
+    let node = json!({"id": "deploy", "tool": "deploy", "params": params, "approval": "before", "human_timeout": "9h"});
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    until(async || !system.approvals(run).await.unwrap().is_empty()).await;
+    let question = system.approvals(run).await.unwrap().remove(0);
+    let writes = submit(&system, json!({"id": "w", "nodes": [{"id": "first", "tool": "first"}]})).await;
+    first.started().await;
+    let (digest, yes) = (question.digest.unwrap(), Answer::approve().by("ann"));
+    system.grant(&question.id, digest, "deploy *", 60 * 60 * 1_000, &yes).await.unwrap();
+    system.answer(&question.id, digest, yes).await.unwrap();
+    until(async || states(&system, run).await == "deploy running").await;
+    first.go(1);
+    assert!(system.outcome(writes).await.unwrap().status.is_over());
+    until(async || states(&system, run).await == "deploy waiting_human").await;
+    assert!(!deploy.has_started(), "a step has written since the question");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_that_may_do_more_than_its_call_runs_only_as_it_was_approved() {
+    for (impact, expected) in [(2, "n failed"), (1, "n executed")] {
+        let (ran, content) =
+            (Hold::new(TEST_TOOL, Effect::Write, Idempotency::Natural), Arc::new(AtomicU8::new(1)));
+        let call = Hold::new("make", Effect::Write, Idempotency::Natural);
+        let tests = Tests { ran: ran.clone(), content: content.clone(), impact };
+        let tools: Vec<Arc<dyn Tool>> = vec![Confined::tool(&call, 1), Arc::new(tests)];
+        let system = system(Arc::new(MemoryJournal::default()), tools).await;
+        let contract = json!([{"method": "test", "spec": {"argv": ["check"]}}]);
+        let node = json!({"id": "n", "tool": "make", "approval": "before", "human_timeout": "1h", "retries": 0, "contract": contract});
+        let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+        approve(&system, run).await;
+        call.started().await;
+        // The program writes what the test runs.
+        content.store(2, SeqCst);
+        ran.go(1);
+        call.go(1);
+        assert!(system.outcome(run).await.unwrap().status.is_over());
+        assert_eq!(states(&system, run).await, expected, "{impact}");
+    }
+}
+
 /// A tool that writes, asks a person, and writes on.
 struct Asker(Arc<Hold>);
 
@@ -435,6 +544,7 @@ async fn a_call_that_asks_a_person_lets_others_write_meanwhile() {
 struct Tests {
     ran: Arc<Hold>,
     content: Arc<AtomicU8>,
+    impact: u8,
 }
 
 impl Tool for Tests {
@@ -443,7 +553,7 @@ impl Tool for Tests {
     }
 
     fn class(&self, params: &Map<String, Value>) -> CallClass {
-        self.ran.class(params)
+        CallClass { impact: self.impact, ..self.ran.class(params) }
     }
 
     fn named_files(&self, _: &Map<String, Value>, _: Arc<Path>) -> BoxFuture<'_, Vec<NamedFile>> {
@@ -479,7 +589,7 @@ async fn an_approved_call_lets_its_child_runs_write_and_looks_again_before_its_t
         let opens = opens.effect(Effect::Write);
         let writer =
             |held: &Arc<Hold>| -> Arc<dyn Tool> { Arc::new(Writer { held: held.clone(), names: false }) };
-        let tests = Tests { ran: ran.clone(), content: Arc::clone(&content) };
+        let tests = Tests { ran: ran.clone(), content: Arc::clone(&content), impact: 0 };
         let tools: Vec<Arc<dyn Tool>> =
             vec![writer(&inner), writer(&other), Arc::new(opens), Arc::new(tests)];
         let system = system(Arc::new(MemoryJournal::default()), tools).await;
@@ -520,7 +630,7 @@ async fn an_approved_call_whose_tests_get_no_turn_is_not_made_again() {
     let opens = opens.effect(Effect::Write);
     let writer =
         |held: &Arc<Hold>| -> Arc<dyn Tool> { Arc::new(Writer { held: held.clone(), names: false }) };
-    let tests = Tests { ran: ran.clone(), content: Arc::default() };
+    let tests = Tests { ran: ran.clone(), content: Arc::default(), impact: 0 };
     let tools: Vec<Arc<dyn Tool>> = vec![writer(&inner), writer(&other), Arc::new(opens), Arc::new(tests)];
     let system = system(Arc::new(MemoryJournal::default()), tools).await;
     let contract = json!([{"method": "test", "spec": {"argv": ["make"]}}]);

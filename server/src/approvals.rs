@@ -125,7 +125,6 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         changes,
         earlier,
         guards,
-        workspace,
         result,
         shortfall,
         is_outdated,
@@ -172,7 +171,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         effect: word(&shown.effect),
         impact: shown.impact,
         params: Value::Object(shown.params),
-        workspace,
+        workspace: shown.workspace,
         files: file_changes::views(&shown.files, &files_before),
         changes: changes.into_iter().map(file_changes::change).collect(),
         earlier: earlier.map(|kept| EarlierApprovalView {

@@ -10,6 +10,8 @@ static VARIES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b", "ID"),
         (r"\b[0-9a-f]{12}\b", "ID"),
         (r"\b[0-9a-f]{64}\b", "DIGEST"),
+        // A question shows the folder of its call.
+        (r"\bb3:[0-9a-f]{32}\b", "b3:DIGEST"),
         (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b", "DATE"),
         (r"\b\d\d:\d\d:\d\d\b", "TIME"),
         (r"\b\d+ h \d\d m\b|\b\d+ m \d\d s\b|<1 ms\b|\b\d+(\.\d+)? m?s\b", "SPAN"),

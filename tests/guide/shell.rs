@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{LazyLock, mpsc};
 use std::time::Duration;
+
+use regex::Regex;
 
 use super::page::{Page, root};
 
@@ -106,6 +108,13 @@ impl Place {
     }
 }
 
+/// The digest that a page shows.
+static SHOWN_DIGEST: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bb3:[0-9a-f]{32}\b").unwrap());
+
+/// The digest of the open question, which holds for the folder of the test.
+const ASKED_DIGEST: regex::NoExpand<'_> =
+    regex::NoExpand(r#"$(ostler approvals --json | sed -n 's/.*"digest":"\(b3:[0-9a-f]*\)".*/\1/p')"#);
+
 /// The script: each command is followed by a separator and its status, which the next command sees as `$?`.
 fn text(deeds: &[Deed<'_>]) -> String {
     let mut text = "exec 2>&1\n".to_owned();
@@ -116,7 +125,8 @@ fn text(deeds: &[Deed<'_>]) -> String {
             }
             Deed::Type(command) => write!(
                 text,
-                "{command}\n{{ status=$?; printf '{MARK}%s{MARK}' \"$status\"; (exit \"$status\"); }}\n"
+                "{}\n{{ status=$?; printf '{MARK}%s{MARK}' \"$status\"; (exit \"$status\"); }}\n",
+                SHOWN_DIGEST.replace_all(command, ASKED_DIGEST),
             ),
         };
         done.unwrap();

@@ -72,8 +72,6 @@ pub struct Approval {
     pub role: Option<Role>,
     /// The shown call; after an action also the result.
     pub shown: ApprovalRequest,
-    /// The folder of the call; `None` without one.
-    pub workspace: Option<String>,
     /// The files that the question was last asked about, if they were others.
     pub files_before: Vec<NamedFile>,
     /// Other parts of the question that differ from when it was last asked, or from the repeated run.

@@ -35,7 +35,7 @@ impl System {
         let question = self.approval(id).await?;
         let question = question.filter(|question| question.shown.ask == HumanRequestKind::Before);
         let call = question.and_then(|question| {
-            let (tool, workspace) = (question.shown.tool.clone()?, question.workspace?);
+            let (tool, workspace) = (question.shown.tool.clone()?, question.shown.workspace.clone()?);
             Some((tool, workspace, question.client, question.shown))
         });
         let Some((tool, workspace, client, shown)) =

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
+use ostler_kernel::event::{HumanRequestKind, Output};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::Node;
 use ostler_kernel::port::JournalError;
@@ -103,7 +103,6 @@ async fn open(
             parent: view.run.terms().parent.clone(),
             model_file: view.run.goal().and_then(|goal| goal.terms().model_file.clone()),
             digest: instance.asked_digest(),
-            workspace: workspace(services, &view.opened, &shown),
             role: view.run.goal().and_then(|goal| goal.role(&node.id)),
             shown,
             files_before,
@@ -160,12 +159,6 @@ async fn now(
 async fn changed_result(services: &RunServices, was: &Output, now: &Output) -> Vec<ShownChange> {
     let (was, now) = (services.results.load(was).await, services.results.load(now).await);
     was.ok().zip(now.ok()).map_or_else(Vec::new, |(was, now)| shown_changes("result", &was, &now))
-}
-
-/// The workspace, if the shown call has paths or runs programs.
-fn workspace(services: &RunServices, opened: &RunOpened, shown: &ApprovalRequest) -> Option<String> {
-    let takes_paths = shown.tool.as_deref().is_some_and(|tool| services.gatekeeper.toolbox.takes_paths(tool));
-    (takes_paths || !shown.tests.is_empty()).then(|| opened.workspace.clone())
 }
 
 impl System {

@@ -114,6 +114,7 @@ fn as_planned(
         effect: node.effect,
         impact: node.impact,
         params: Map::clone(&node.params),
+        workspace: None,
         tests: Vec::new(),
         questions: match ask {
             HumanRequestKind::After => contract::human_questions(&node.contract),
@@ -138,6 +139,9 @@ fn as_planned(
         let class = gatekeeper.toolbox.defaults(TEST_TOOL, &test.params()).unwrap_or_default();
         shown.tests.push(ApprovalTest { argv: test.argv, effect: class.effect, impact: class.impact });
     }
+    let takes_paths = shown.tool.as_deref().is_some_and(|tool| gatekeeper.toolbox.takes_paths(tool));
+    let is_somewhere = takes_paths || !shown.tests.is_empty();
+    shown.workspace = is_somewhere.then(|| caller.workspace.to_string_lossy().into_owned());
     shown
 }
 

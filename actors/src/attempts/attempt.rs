@@ -94,13 +94,20 @@ impl Work {
 pub(crate) struct BeginTurn {
     pub(crate) turn: Turn,
     /// The files that were approved with a turn alone; `None` for a turn that others share.
-    pub(crate) approved: Option<Vec<NamedFile>>,
+    pub(crate) approved: Option<ApprovedFiles>,
+}
+
+/// Files that were approved with a call.
+pub(crate) struct ApprovedFiles {
+    pub(crate) of_tests: Vec<NamedFile>,
+    /// The call runs a program, and a test may do more than the program, which could change what the test runs.
+    pub(crate) look_before_tests: bool,
 }
 
 /// The turn of an attempt, held in the attempt's journal.
 struct Held<'a> {
     turn: CallTurn<'a>,
-    approved: Option<Vec<NamedFile>>,
+    approved: Option<ApprovedFiles>,
 }
 
 /// Does the work within the node's timeout, judges the result and stores it.
@@ -225,8 +232,8 @@ async fn judge(
     for test in &tests {
         // Boxed: otherwise these rare futures enlarge every attempt.
         let shared = match held_turn.as_ref().and_then(|held| held.approved.as_ref()) {
-            Some(files) => {
-                Box::pin(check_test_files(executor, caller, &tests, log, files)).await?;
+            Some(approved) => {
+                Box::pin(check_test_files(executor, caller, &tests, log, approved)).await?;
                 None
             }
             None => Some(Box::pin(log.begin_test_turn()).await),
@@ -243,20 +250,22 @@ async fn judge(
     Ok(())
 }
 
-/// Looks at the files of tests once more if others may have written since the approval, because the call waited for a child run.
+/// Looks at the files of tests once more if they may be others than those that were approved: the call waited for a child run, or it
+/// could write what a test with more power runs.
 async fn check_test_files(
     executor: &Executor,
     caller: &Caller,
     tests: &[Test],
     log: &AttemptJournal,
-    approved: &[NamedFile],
+    approved: &ApprovedFiles,
 ) -> Result<(), Failure> {
-    if !log.hold_alone_again().await? {
+    let has_waited = log.hold_alone_again().await?;
+    if !has_waited && !approved.look_before_tests {
         return Ok(());
     }
     let argv = tests.iter().map(|test| test.argv.as_slice());
     let now = executor.gatekeeper.files_of_tests(caller, argv).await;
-    match NamedFile::first_changed(approved, &now) {
+    match NamedFile::first_changed(&approved.of_tests, &now) {
         None => Ok(()),
         Some(NamedFile { path, .. }) => Err(structural(format!(
             "its test was not run: {path} is not as it was when the call was approved; run the test as a node of its own"

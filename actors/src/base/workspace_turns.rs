@@ -37,7 +37,7 @@ pub(crate) struct WorkspaceTurns {
 #[derive(Debug, Default)]
 struct Turns {
     last: u64,
-    /// Turns that are held, and those alone that are waited for, in the order in which they were wanted.
+    /// Turns that are held or waited for, in the order in which they were wanted.
     wanted: Vec<Wanted>,
 }
 
@@ -80,10 +80,26 @@ impl Wanted {
 pub(crate) struct Turn {
     turns: Arc<WorkspaceTurns>,
     number: u64,
+    alone: bool,
     counts: bool,
 }
 
 impl Turn {
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Holds the turn, if no other one is in its way. Returns whether it is held.
+    fn hold(&mut self) -> bool {
+        let mut turns = lock(&self.turns.turns);
+        let is_held = turns.hold(self.number);
+        drop(turns);
+        if is_held && !self.alone {
+            self.count();
+        }
+        is_held
+    }
+
     /// Counts the call as one that writes. Turns that others share count from the beginning.
     pub(crate) fn count(&mut self) {
         let turns = lock(&self.turns.turns);
@@ -134,10 +150,8 @@ impl WorkspaceTurns {
         workspace: &Arc<Path>,
         call: &AttemptKey,
     ) -> Result<Turn, AttemptKey> {
-        let reads = self.reads(workspace);
-        let turn = lock(&self.turns).want(self, workspace, call, reads);
-        let has_come = || lock(&self.turns).hold(turn.number).then_some(());
-        while timeout(WAIT_MAX, self.wait(has_come)).await.is_err() {
+        let mut turn = self.want(workspace, call, self.reads(workspace));
+        while timeout(WAIT_MAX, self.wait(&mut turn)).await.is_err() {
             if let Some(writer) = lock(&self.turns).writer_before(turn.number) {
                 return Err(writer);
             }
@@ -151,14 +165,8 @@ impl WorkspaceTurns {
         workspace: &Arc<Path>,
         call: &AttemptKey,
     ) -> Option<Turn> {
-        let reads = self.reads(workspace);
-        let (turn, is_held) = {
-            let mut turns = lock(&self.turns);
-            let turn = turns.want(self, workspace, call, reads);
-            let is_held = turns.hold(turn.number);
-            (turn, is_held)
-        };
-        is_held.then_some(turn)
+        let mut turn = self.want(workspace, call, self.reads(workspace));
+        turn.hold().then_some(turn)
     }
 
     /// A turn that others share, if there is one now. A turn alone that is waited for comes first.
@@ -167,13 +175,30 @@ impl WorkspaceTurns {
         workspace: &Arc<Path>,
         call: &AttemptKey,
     ) -> Option<Turn> {
-        let mut turns = lock(&self.turns);
-        turns.is_free(&self.of(workspace)).then(|| turns.want(self, workspace, call, Vec::new()))
+        let mut turn = self.want(workspace, call, Vec::new());
+        turn.hold().then_some(turn)
     }
 
-    /// Waits until a turn that others share may be had.
-    pub(crate) async fn shared_is_free(&self, workspace: &Arc<Path>) {
-        self.wait(|| lock(&self.turns).is_free(&self.of(workspace)).then_some(())).await;
+    /// Waits for a turn that others share, behind turns alone that were wanted before. Dropping the future gives the wait up.
+    pub(crate) async fn shared(self: &Arc<WorkspaceTurns>, workspace: &Arc<Path>, call: &AttemptKey) -> Turn {
+        let mut turn = self.want(workspace, call, Vec::new());
+        self.wait(&mut turn).await;
+        turn
+    }
+
+    /// A new turn, which is not held. Without `reads`, others share it.
+    fn want(
+        self: &Arc<WorkspaceTurns>,
+        workspace: &Arc<Path>,
+        call: &AttemptKey,
+        reads: Vec<PathBuf>,
+    ) -> Turn {
+        let (alone, writes) = (!reads.is_empty(), self.of(workspace));
+        let mut turns = lock(&self.turns);
+        turns.last += 1;
+        let number = turns.last;
+        turns.wanted.push(Wanted { number, writes, reads, held: false, call: call.clone() });
+        Turn { turns: Arc::clone(self), number, alone, counts: false }
     }
 
     fn of(&self, workspace: &Arc<Path>) -> Arc<Path> {
@@ -189,12 +214,12 @@ impl WorkspaceTurns {
         reads
     }
 
-    async fn wait<T>(&self, mut come: impl FnMut() -> Option<T>) -> T {
+    async fn wait(&self, turn: &mut Turn) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if let Some(came) = come() {
-                return came;
+            if turn.hold() {
+                return;
             }
             changed.await;
         }
@@ -202,36 +227,15 @@ impl WorkspaceTurns {
 }
 
 impl Turns {
-    /// A new turn. One that others share, without `reads`, is held at once.
-    fn want(
-        &mut self,
-        turns: &Arc<WorkspaceTurns>,
-        workspace: &Arc<Path>,
-        call: &AttemptKey,
-        reads: Vec<PathBuf>,
-    ) -> Turn {
-        self.last += 1;
-        let (number, writes) = (self.last, turns.of(workspace));
-        let counts = reads.is_empty();
-        if counts {
-            turns.writes.begin(&writes);
-        }
-        self.wanted.push(Wanted { number, writes, reads, held: counts, call: call.clone() });
-        Turn { turns: Arc::clone(turns), number, counts }
-    }
-
-    /// True if no turn alone is held or waited for whose call reads what may be written.
-    fn is_free(&self, written: &Path) -> bool {
-        !self.wanted.iter().any(|wanted| wanted.may_read(written))
-    }
-
     /// The call that a turn alone waits for, unless another turn alone comes first.
     fn writer_before(&self, number: u64) -> Option<AttemptKey> {
         let own = self.wanted.iter().find(|wanted| wanted.number == number)?;
         if self.wanted.iter().any(|other| other.is_ahead_of(own)) {
             return None;
         }
-        let mut writers = self.wanted.iter().filter(|other| !other.is_alone() && other.excludes(own));
+        let is_before = |other: &&Wanted| other.held || other.number < number;
+        let mut writers =
+            self.wanted.iter().filter(|other| !other.is_alone() && other.excludes(own)).filter(is_before);
         writers.next().map(|writer| writer.call.clone())
     }
 
@@ -283,14 +287,24 @@ mod tests {
         let mut alone = Box::pin(turns.alone(&here, &c));
         assert!(alone.as_mut().now_or_never().is_none(), "two others write");
         // Whoever comes later waits, so that others do not write for ever.
-        let mut third = Box::pin(turns.shared_is_free(&here));
+        let g = call("g");
+        let mut third = Box::pin(turns.shared(&here, &g));
         assert!(third.as_mut().now_or_never().is_none());
         drop((first, second));
         let held = alone.now_or_never().expect("nobody else writes").unwrap();
         assert!(third.as_mut().now_or_never().is_none() && turns.try_shared(&here, &call("e")).is_none());
         assert!(turns.try_alone(&workspace("/w/sub/deep"), &call("f")).is_none());
+        // A turn alone that comes later waits for the one that others share.
+        let h = call("h");
+        let mut later = Box::pin(turns.alone(&here, &h));
+        assert!(later.as_mut().now_or_never().is_none());
         drop((held, elsewhere));
-        assert!(third.now_or_never().is_some() && turns.try_shared(&here, &call("e")).is_some());
+        assert!(later.as_mut().now_or_never().is_none());
+        let third = third.now_or_never().expect("its turn has come");
+        assert!(later.as_mut().now_or_never().is_none() && turns.try_shared(&here, &call("e")).is_none());
+        drop(third);
+        assert!(later.now_or_never().is_some_and(|came| came.is_ok()));
+        assert!(turns.try_shared(&here, &call("e")).is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use ostler_kernel::event::Accounts;
 use ostler_kernel::gate::{DenialCode, Seal};
 
 use crate::base::keys::AttemptKey;
+use crate::base::workspace_turns::Turn;
 use crate::messages::slots::Ticket;
 
 /// The authority's answer about the call with this seal.
@@ -14,12 +15,13 @@ pub(crate) struct Answer {
 }
 
 /// The resources of an attempt that waits: needed to begin the attempt afterwards.
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct Beginning {
     pub(crate) slot: Ticket,
     pub(crate) accounts: Accounts,
     /// True if the attempt is a repetition of an attempt that was lost with its process.
     pub(crate) again: bool,
+    /// The turn that the attempt has waited for: without it, other calls would write before the answer, again and again.
+    pub(crate) turn: Option<Turn>,
 }
 
 /// The end of a wait. Without an answer the wait was cancelled: no attempt waits any more.

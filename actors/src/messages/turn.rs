@@ -5,6 +5,6 @@ use crate::base::workspace_turns::Turn;
 
 pub(crate) struct TurnEnd {
     pub(crate) key: AttemptKey,
-    /// The turn alone, `None` if one that others share may be had, or the call that wrote for too long.
-    pub(crate) came: Result<Option<Turn>, AttemptKey>,
+    /// The turn, or the call that wrote for too long.
+    pub(crate) came: Result<Turn, AttemptKey>,
 }

@@ -108,7 +108,9 @@ impl RunDriver {
             return self.deny(id, denial);
         }
         let is_void = self.in_flight.unapproved.remove(id);
-        let granted = if is_void { None } else { self.granted(&shown.request) };
+        // A person's own yes also holds for what has been written.
+        let is_approved = self.run.is_approved(id, || shown.request.digest());
+        let granted = if is_void || is_approved { None } else { self.granted(&shown.request) };
         if let Some(grant) = &granted {
             shown.request = shown.request.under(grant);
         }

@@ -19,13 +19,13 @@ impl RunDriver {
     /// Asks the authority about the call of an attempt. The answer arrives as [`AgentMessage::Cleared`].
     pub(super) fn ask_authority(&mut self, key: AttemptKey, question: Question, begun: Beginning) {
         let (me, end, services) = (self.me.clone(), CancellationToken::new(), Arc::clone(&self.services));
-        let asked = Asked { attempt: key.attempt, end: end.clone() };
+        let (asked, slot) = (Asked { attempt: key.attempt, end: end.clone() }, begun.slot);
         self.in_flight.asked.insert(key.node.clone(), asked);
         tokio::spawn(async move {
             let answer = end.run_until_cancelled_owned(services.gatekeeper.ask(question)).await;
             let told = Box::new(ClearanceAnswer { key, begun, answer });
             if me.cast(AgentMessage::Cleared(told)).is_err() {
-                services.scheduler.give_back(begun.slot);
+                services.scheduler.give_back(slot);
             }
         });
     }
@@ -44,6 +44,7 @@ impl RunDriver {
         match answer.filter(|_| is_wanted) {
             Some(answer) => {
                 self.in_flight.answer = Some((key.node.clone(), answer));
+                self.in_flight.turn = begun.turn;
                 // The run may have read more while the authority was asked.
                 self.must_ask_first(&key.node);
                 self.begin_attempt(&key.node, begun.slot, begun.accounts, begun.again).await;

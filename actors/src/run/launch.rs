@@ -8,7 +8,7 @@ use ostler_kernel::gate::{Denial, DenialCode, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Method, Node, model_of_tool};
-use ostler_kernel::port::{ArtifactError, NamedFile, Position, Tool};
+use ostler_kernel::port::{ArtifactError, Position, Tool};
 use ostler_kernel::run::{
     AttemptInput, FailureCategory, GENERATION, IntentContext, NodeInstance, RefDigests, RunInput,
 };
@@ -16,7 +16,7 @@ use ostler_kernel::run::{
 use super::attempt_launch::Launch;
 use super::driver::RunDriver;
 use crate::attempts::approval_request;
-use crate::attempts::attempt::{self, BeginTurn, Work};
+use crate::attempts::attempt::{self, ApprovedFiles, BeginTurn, Work};
 use crate::attempts::attempt_journal::{AttemptJournal, Site};
 use crate::base::attempt_end::failed;
 use crate::base::keys::AttemptKey;
@@ -41,7 +41,7 @@ const UNAPPROVED: &str = "what was approved is not what would be done now: tools
 /// The approval of an attempt that is about to begin.
 enum Standing {
     /// A person approved the attempt with these files, or need not (`None`).
-    Approved(Option<Vec<NamedFile>>),
+    Approved(Option<ApprovedFiles>),
     /// Others write in the workspace, or an approved call does. `alone`: the attempt wants a turn alone.
     WantsTurn { alone: bool },
     /// Something else was approved.
@@ -136,7 +136,8 @@ impl RunDriver {
                 }
             }
             Err(Refusal::Unasked(question)) => {
-                self.ask_authority(key, *question, Beginning { slot, accounts, again });
+                let turn = turn.map(|begun| begun.turn);
+                self.ask_authority(key, *question, Beginning { slot, accounts, again, turn });
             }
             Err(refusal) => {
                 self.release_slot(slot);
@@ -172,11 +173,14 @@ impl RunDriver {
             if !wants_turn {
                 return self.share_turn(node, work);
             }
-            if let Some(turn) = &mut self.in_flight.turn {
+            if let Some(turn) = self.in_flight.turn.as_mut().filter(|turn| turn.is_alone()) {
                 if is_by_grant || shown.counts_as_write(work.impact_by_tool()) {
                     turn.count();
                 }
-                return Standing::Approved(Some(shown.files));
+                let look_before_tests = work.runs_program() && shown.has_wider_tests(work.impact_by_tool());
+                let tests = shown.tests.iter().map(|test| test.argv.as_slice());
+                let of_tests = Box::pin(gatekeeper.files_of_tests(caller, tests)).await;
+                return Standing::Approved(Some(ApprovedFiles { of_tests, look_before_tests }));
             }
             let key = self.key_of_last(&node.id);
             self.in_flight.turn = self.services.gatekeeper.turns.try_alone(&self.caller.workspace, &key);
@@ -189,8 +193,12 @@ impl RunDriver {
     /// Takes a turn that others share, if the work may write. The turn is taken before the intent is recorded: an attempt that never
     /// got one has done nothing.
     fn share_turn(&mut self, node: &Node, work: &Work) -> Standing {
-        self.in_flight.turn = None;
+        let held = self.in_flight.turn.take().filter(|turn| !turn.is_alone());
         if !work.writes_files(node) {
+            return Standing::Approved(None);
+        }
+        if held.is_some() {
+            self.in_flight.turn = held;
             return Standing::Approved(None);
         }
         let key = self.key_of_last(&node.id);

@@ -26,11 +26,10 @@ impl RunDriver {
         let workspace = self.caller.workspace.clone();
         tokio::spawn(async move {
             let turn = async {
-                if alone {
-                    return turns.alone(&workspace, &key).await.map(Some);
+                match alone {
+                    true => turns.alone(&workspace, &key).await,
+                    false => Ok(turns.shared(&workspace, &key).await),
                 }
-                turns.shared_is_free(&workspace).await;
-                Ok(None)
             };
             if let Some(came) = end.run_until_cancelled_owned(turn).await {
                 let _ = me.cast(AgentMessage::Turn(Box::new(TurnEnd { key, came })));
@@ -54,7 +53,7 @@ impl RunDriver {
             }
             Ok(turn) => {
                 if let Some(waits) = self.in_flight.turns.get_mut(&key.node) {
-                    waits.stage = Stage::Slot { turn };
+                    waits.stage = Stage::Slot { turn: Some(turn) };
                 }
                 self.rerun(vec![key.node]);
             }

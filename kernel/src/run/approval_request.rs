@@ -38,6 +38,9 @@ pub struct ApprovalRequest {
     pub impact: u8,
     /// The resolved parameters, with the tool's defaults.
     pub params: Map<String, Value>,
+    /// The folder of a call that has paths or runs programs: the same words in another one do something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// Programs of the node's contract that test the result, in order.
     pub tests: Vec<ApprovalTest>,
     /// Questions of the node's contract for a person, about a result.
@@ -146,6 +149,11 @@ impl ApprovalRequest {
         impacts.any(|impact| impact < CONTROLS)
     }
 
+    /// True if a test may do more than the call, whose `impact` is that by its tool.
+    pub fn has_wider_tests(&self, impact: u8) -> bool {
+        self.tests.iter().any(|test| test.impact > impact)
+    }
+
     /// Digest of the whole document; an answer names the digest.
     ///
     /// ```
@@ -153,7 +161,7 @@ impl ApprovalRequest {
     /// # let (tool_version, refusal, tests, questions) = (None, None, Vec::new(), Vec::new());
     /// let shown = ApprovalRequest {
     ///     ask: HumanRequestKind::Before, kind: Kind::Tool, tool: Some("fs.write".into()), tool_version,
-    ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, questions, refusal,
+    ///     effect: Effect::Write, impact: 1, params: Default::default(), workspace: None, tests, questions, refusal,
     ///     policy: Digest([1; 32]), files: Vec::new(), written: None, holds: Vec::new(),
     /// };
     /// let other = ApprovalRequest { impact: 2, ..shown.clone() };
@@ -201,6 +209,7 @@ mod tests {
             effect: Effect::Write,
             impact: 1,
             params: Map::from_iter([("path".to_owned(), json!("a")), ("text".to_owned(), json!("x"))]),
+            workspace: Some("/srv/site".into()),
             tests: Vec::new(),
             questions: Vec::new(),
             policy: Digest([1; 32]),
@@ -244,6 +253,7 @@ mod tests {
         check(request(|now| now.params["text"] = json!("y")), &["params.text \"x\" \"y\""]);
         check(request(|now| drop(now.params.remove("text"))), &["params.text \"x\" -"]);
         check(request(|now| now.impact = 2), &["impact 1 2"]);
+        check(request(|now| now.workspace = Some("/b".into())), &["workspace \"/srv/site\" \"/b\""]);
         check(request(|now| now.tool_version = None), &["tool_version \"1\" null"]);
         check(request(|now| now.policy = Digest([2; 32])), &["policy - -"]);
         let held = HeldFor { code: "RULE_OF_TWO".to_owned(), params: Vec::new() };

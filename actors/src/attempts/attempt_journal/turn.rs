@@ -119,14 +119,15 @@ impl AttemptJournal {
     async fn take_turn(&self) {
         let (turns, workspace, key) =
             (&self.executor.gatekeeper.turns, &self.site.caller.workspace, self.key());
-        loop {
-            if let Some(turn) = turns.try_shared(workspace, &key) {
-                lock(&self.turn).held = Some(Arc::new(turn));
-                return;
+        let turn = match turns.try_shared(workspace, &key) {
+            Some(turn) => turn,
+            None => {
+                let turn = self.without_slot(turns.shared(workspace, &key)).await;
+                self.reclaim().await;
+                turn
             }
-            self.without_slot(turns.shared_is_free(workspace)).await;
-            self.reclaim().await;
-        }
+        };
+        lock(&self.turn).held = Some(Arc::new(turn));
     }
 
     /// Waits for a turn. An attempt with a slot may be the one that is waited for, and want a second slot.
