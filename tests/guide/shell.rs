@@ -113,7 +113,7 @@ static SHOWN_DIGEST: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bb3:[0-9a-
 
 /// The digest of the open question, which holds for the folder of the test.
 const ASKED_DIGEST: regex::NoExpand<'_> =
-    regex::NoExpand(r#"$(ostler approvals --json | sed -n 's/.*"digest":"\(b3:[0-9a-f]*\)".*/\1/p')"#);
+    regex::NoExpand(r#"$(ostler approvals --json | sed -n 's/.*"digest":"\([0-9a-f]*\)".*/\1/p')"#);
 
 /// The script: each command is followed by a separator and its status, which the next command sees as `$?`.
 fn text(deeds: &[Deed<'_>]) -> String {

@@ -91,14 +91,50 @@ pub fn writable(workspace: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
     std::iter::once(workspace).chain(more.iter().map(PathBuf::as_path)).map(Path::to_owned).collect()
 }
 
+/// What every program may read of the system. In the place of a folder that holds the home folder, as `/opt` does for the account of a
+/// service, stands what else is in it: its names cannot be listed then.
+pub(super) fn system_read(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
+    let home = below_system(search_path, home);
+    let all = SYSTEM_READ.iter().map(PathBuf::from).filter(|path| path.exists());
+    all.flat_map(|path| without(path, home.as_deref())).collect()
+}
+
+/// The home folder without links, if it lies below a folder of the system. A folder of the search path is the system's in any case:
+/// `/usr/sbin` is the home folder of `daemon`.
+fn below_system(search_path: &OsStr, home: Option<&Path>) -> Option<PathBuf> {
+    let home = home?.canonicalize().ok()?;
+    let is_programs =
+        std::env::split_paths(search_path).any(|folder| folder.canonicalize().is_ok_and(|it| it == home));
+    let holds_system =
+        |system: &str| Path::new(system).canonicalize().is_ok_and(|system| system.starts_with(&home));
+    let is_system = SYSTEM_READ.iter().any(|system| holds_system(system));
+    Some(home).filter(|_| !is_programs && !is_system)
+}
+
+/// A folder, or the parts of it that hold no part of `private`. Links in such a folder are left out: they may lead anywhere.
+fn without(folder: PathBuf, private: Option<&Path>) -> Vec<PathBuf> {
+    let real =
+        folder.canonicalize().ok().filter(|real| private.is_some_and(|private| private.starts_with(real)));
+    let Some(real) = real else { return vec![folder] };
+    let entries = std::fs::read_dir(&real).into_iter().flatten().flatten();
+    let others = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
+        .map(|entry| entry.path());
+    let others = others.filter(|path| Some(path.as_path()) != private);
+    others.flat_map(|path| without(path, private)).collect()
+}
+
 /// What belongs to the user and every program may read all the same: settings of git, and the folders of the search path.
 /// Nothing where programs write: they may have put it there, and see it if it lies in the workspace.
 pub(super) fn of_user(search_path: &OsStr, home: Option<&Path>, resolver: &mut Resolver) -> Vec<PathBuf> {
     let settings = home.iter().flat_map(|home| GIT_SETTINGS.map(|file| home.join(file)));
     let programs = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
+    let below_system = below_system(search_path, home);
     let home = home.and_then(|home| home.canonicalize().ok());
     let is_private = |found: &Path| home.as_ref().is_some_and(|home| home.starts_with(found));
-    let is_system = |found: &Path| SYSTEM_READ.iter().any(|system| found.starts_with(system));
+    let is_in_home = |found: &Path| below_system.as_ref().is_some_and(|home| found.starts_with(home));
+    let is_system =
+        |found: &Path| SYSTEM_READ.iter().any(|system| found.starts_with(system)) && !is_in_home(found);
     let mut all: Vec<PathBuf> = settings.chain(programs).filter_map(|path| resolver.find(&path)).collect();
     all.retain(|found| !is_private(found) && !is_system(found) && !resolver.is_written(found));
     all.sort();
@@ -141,6 +177,30 @@ const LINK_BYTES_MAX: u64 = 8 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_of_the_system_is_shown_without_the_home_folder_in_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        for folder in ["opt/ci/.ssh", "opt/homes/ann", "opt/homes/bob", "opt/tool/bin", "lib"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink("ci", root.join("opt/link")).unwrap();
+        let shown = |folder: &str, home: &str| {
+            let mut found = without(root.join(folder), Some(&root.join(home)));
+            found.sort();
+            let below =
+                found.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+            below.collect::<Vec<_>>()
+        };
+        assert_eq!(shown("opt", "opt/ci"), ["opt/homes", "opt/tool"]);
+        assert_eq!(shown("opt", "opt/homes/ann"), ["opt/ci", "opt/homes/bob", "opt/tool"]);
+        assert_eq!(shown("lib", "opt/ci"), ["lib"]);
+        assert_eq!(without(root.join("opt"), None), [root.join("opt")]);
+        for (home, search_path) in [("/usr", ""), ("/", ""), ("/usr/sbin", "/usr/sbin:/usr/bin")] {
+            assert_eq!(below_system(OsStr::new(search_path), Some(Path::new(home))), None, "{home}");
+        }
+    }
 
     #[test]
     fn a_worktree_has_its_repository_only_if_that_knows_the_worktree() {

@@ -1,5 +1,6 @@
 //! Folders that programs of calls see and steps may write, besides their own workspace.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ostler_kernel::port::CageRung;
@@ -29,11 +30,11 @@ impl Cages {
         known.filter(is_seen).collect()
     }
 
-    /// Files and folders besides the workspace that programs of calls may read, and that are not the system's; all without a cage. They
-    /// may come to be later: each cage looks for them anew.
+    /// Files and folders besides the workspace that programs of calls may read; all without a cage. They may come to be later: each cage
+    /// looks for them anew. A workspace may lie below a folder of the system, such as `/opt`.
     pub(crate) fn shown(&self) -> Vec<PathBuf> {
         match self.are_certain() {
-            true => self.users(&mut Resolver::of_names()),
+            true => self.users(&mut Resolver::of_names()).into_iter().chain(Cages::system()).collect(),
             false => vec![PathBuf::from("/")],
         }
     }
@@ -43,10 +44,15 @@ impl Cages {
         self.enabled && self.config.minimum > CageRung::None
     }
 
+    /// Folders of the system that programs are shown.
+    pub(super) fn system() -> Vec<PathBuf> {
+        let (search_path, home) = surroundings();
+        paths::system_read(&search_path, home.as_deref())
+    }
+
     /// Folders of the user that programs are shown.
     pub(super) fn users(&self, resolver: &mut Resolver) -> Vec<PathBuf> {
-        let search_path = std::env::var_os("PATH").unwrap_or_default();
-        let home = std::env::home_dir().filter(|home| home.is_absolute());
+        let (search_path, home) = surroundings();
         let mut users = paths::of_user(&search_path, home.as_deref(), resolver);
         users.extend(self.config.read.iter().filter_map(|path| resolver.find(path)));
         users
@@ -69,6 +75,12 @@ impl Cages {
         }
         self.hidden.lasting()
     }
+}
+
+/// The search path and the home folder of this process.
+fn surroundings() -> (OsString, Option<PathBuf>) {
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    (std::env::var_os("PATH").unwrap_or_default(), home)
 }
 
 #[cfg(test)]

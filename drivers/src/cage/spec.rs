@@ -262,8 +262,7 @@ impl Cages {
         };
         let mut users = self.users(&mut resolver);
         users.extend(self.repository(&workspace));
-        let mut read: Vec<PathBuf> = paths::SYSTEM_READ.iter().map(PathBuf::from).collect();
-        read.retain(|path| path.exists());
+        let mut read = Cages::system();
         read.extend(users.iter().cloned());
         read.push(workspace.clone());
         let shown: Vec<PathBuf> =

@@ -90,6 +90,10 @@ impl Search<'_> {
                 self.add_file(repository.join(file));
             }
             self.add_hooks(&repository.join("hooks"));
+            // Each file is a remote.
+            for remotes in ["branches", "remotes"] {
+                self.add_hooks(&repository.join(remotes));
+            }
             for file in ["config", "config.worktree"] {
                 named.extend(self.add_settings(trees, &repository.join(file)));
             }

@@ -17,12 +17,36 @@ const CONVENTIONAL: [(&[&str], &[&str]); 16] = [
     (&["hg"], &[".hg/hgrc"]),
     (&["ansible", "ansible-playbook"], &["ansible.cfg"]),
     (&["pre-commit"], &[".pre-commit-config.yaml"]),
-    (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
+    (
+        &["make", "gmake"],
+        &[
+            "GNUmakefile",
+            "makefile",
+            "Makefile",
+            // By built-in rules, GNU make makes its makefile from these.
+            "GNUmakefile.sh",
+            "makefile.sh",
+            "Makefile.sh",
+            "Makefile,v",
+            "RCS/Makefile,v",
+            "s.Makefile",
+            "SCCS/s.Makefile",
+        ],
+    ),
     (
         &["npm", "npx", "yarn", "pnpm", "node", "tsc"],
         &[
             "package.json",
+            "package.json5",
+            "package.yaml",
             "package-lock.json",
+            "npm-shrinkwrap.json",
+            "yarn.lock",
+            "pnpm-lock.yaml",
+            "binding.gyp",
+            "server.js",
+            ".pnp.cjs",
+            ".pnp.loader.mjs",
             ".npmrc",
             ".yarnrc",
             ".yarnrc.yml",
@@ -43,7 +67,7 @@ const CONVENTIONAL: [(&[&str], &[&str]); 16] = [
             "rust-toolchain",
         ],
     ),
-    (&["just"], &["justfile", "Justfile", ".justfile"]),
+    (&["just"], &["justfile", "Justfile", ".justfile", "JUSTFILE", ".env"]),
     (
         &["pytest", "python", "tox", "nox", "pip", "uv", "poetry"],
         &[
@@ -63,16 +87,50 @@ const CONVENTIONAL: [(&[&str], &[&str]); 16] = [
     (&["go"], &["go.mod", "go.work"]),
     (
         &["docker", "docker-compose", "podman"],
-        &["Dockerfile", "compose.yaml", "docker-compose.yml", "docker-compose.yaml"],
+        &[
+            "Dockerfile",
+            "Containerfile",
+            "compose.yaml",
+            "compose.yml",
+            "compose.override.yaml",
+            "compose.override.yml",
+            "docker-compose.yml",
+            "docker-compose.yaml",
+            "docker-compose.override.yml",
+            "docker-compose.override.yaml",
+            ".env",
+        ],
     ),
-    (&["mvn", "ant"], &["pom.xml", "build.xml"]),
+    (
+        &["mvn", "mvnw", "ant"],
+        &[
+            "pom.xml",
+            "build.xml",
+            ".mvn/jvm.config",
+            ".mvn/maven.config",
+            ".mvn/extensions.xml",
+            ".mvn/wrapper/maven-wrapper.properties",
+            ".mavenrc",
+        ],
+    ),
     (
         &["gradle", "gradlew"],
-        &["build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"],
+        &[
+            "build.gradle",
+            "build.gradle.kts",
+            "settings.gradle",
+            "settings.gradle.kts",
+            "gradle.properties",
+            "gradle/wrapper/gradle-wrapper.properties",
+            "gradle/wrapper/gradle-wrapper.jar",
+        ],
     ),
-    (&["rake", "bundle", "ruby"], &["Rakefile", "rakefile", "Gemfile"]),
+    (
+        &["rake", "bundle", "ruby"],
+        &["Rakefile", "rakefile", "Gemfile", "Gemfile.lock", "gems.rb", ".bundle/config"],
+    ),
     (&["cmake", "ninja"], &["CMakeLists.txt", "CMakePresets.json", "build.ninja"]),
-    (&["deno", "bun"], &["deno.json", "deno.jsonc", "bunfig.toml", "package.json"]),
+    (&["deno", "bun"], &["deno.json", "deno.jsonc", "bunfig.toml", "package.json", "bun.lock", "bun.lockb"]),
 ];
 
 /// Folders of programs that another program puts in front of the search path, by the name of that program.

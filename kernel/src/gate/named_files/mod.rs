@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 
 use shell_words::{COMPUTED, shell_words, without_comments};
 
-/// What interpreters add to a name to find a file: a module's (`python3 -m tool`), a folder's (`node server`).
-const MODULE_SUFFIXES: [&str; 24] = [
+/// What interpreters add to a name to find a file: a module's (`python3 -m tool`), a folder's (`node server`). GNU make makes `deploy`
+/// from `deploy.sh`.
+const MODULE_SUFFIXES: [&str; 25] = [
     ".py",
     "/__init__.py",
     "/__main__.py",
@@ -33,6 +34,7 @@ const MODULE_SUFFIXES: [&str; 24] = [
     ".lua",
     ".java",
     ".class",
+    ".sh",
 ];
 
 /// Bytes of the longest word that may name a module.
@@ -74,7 +76,9 @@ impl NamedPaths {
             let (folder, file) = path.rsplit_once('/')?;
             self.conventional.contains(&file).then(|| folder.to_owned())
         });
-        self.paths.iter().cloned().chain(packages).chain(above)
+        // Where git finds no repository of a name, it looks for one with this ending.
+        let repositories = self.paths.iter().filter(|_| self.uses_git).map(|path| format!("{path}.git"));
+        self.paths.iter().cloned().chain(packages).chain(above).chain(repositories)
     }
 
     /// Files that interpreters look for if a word names a module, in the current folder or a named one. Nearly all of them do not exist.
@@ -116,7 +120,7 @@ impl NamedPaths {
 /// }
 /// assert_eq!(named.patterns, ["*.txt"]);
 /// let named = ostler_kernel::gate::named_paths(&["timeout", "5", "make", "-C", "lib"]);
-/// assert_eq!(named.conventional, ["GNUmakefile", "makefile", "Makefile"]);
+/// assert_eq!(named.conventional[..3], ["GNUmakefile", "makefile", "Makefile"]);
 /// ```
 pub fn named_paths<T: AsRef<str>>(argv: &[T]) -> NamedPaths {
     let mut named = Collector::default();
@@ -179,6 +183,12 @@ impl Collector {
     /// Adds a word and what is attached to an option: `--file=a b`, `-fMakefile`, `@body`.
     fn add_with_values(&mut self, word: &str) {
         self.add(word);
+        // An address of this machine may name a host.
+        if let Some((_, of_host)) = word.split_once("://")
+            && let Some(at) = of_host.find('/')
+        {
+            self.add(&of_host[at..]);
+        }
         for value in values(word) {
             self.add(value);
         }
@@ -303,6 +313,8 @@ mod tests {
             (&["node", "-e", "require('./lib/x')"], "./lib/x.js"),
             (&["ruby", "-rhelper", "-e", "go"], "helper.rb"),
             (&["java", "-cp", "out", "Main"], "Main.class"),
+            (&["make", "-f", "build.mk"], "build.mk.sh"),
+            (&["sh", "-c", "make deploy && ./deploy"], "deploy.sh"),
             (&["python3", "-m", "büro-2"], "büro-2.py"),
         ] {
             assert!(named_paths(argv).modules().any(|it| it == path), "{argv:?} does not name {path}");
@@ -332,6 +344,8 @@ mod tests {
             (&["python3", "-c", "from a.b import c"], "a/b"),
             (&["cargo", "build", "--manifest-path", "lib/Cargo.toml"], "lib"),
             (&["docker", "compose", "-fd/compose.yaml", "up"], "d"),
+            (&["git", "push", "--atomic", "name"], "name.git"),
+            (&["git", "push", "file://localhost/w/evil.git"], "/w/evil.git"),
         ] {
             assert!(named_paths(argv).folders().any(|it| it == folder), "{argv:?} does not name {folder}");
         }
@@ -344,6 +358,9 @@ mod tests {
         for (argv, path) in [
             (&["./deploy.sh"][..], "./deploy.sh"),
             (&["node", "."], "./index.js"),
+            (&["make", "all"], "Makefile.sh"),
+            (&["npm", "ci"], "npm-shrinkwrap.json"),
+            (&["mvn", "-o", "compile"], ".mvn/jvm.config"),
             (&["node", "-e", "require('..')"], "../index.js"),
             (&["python3", "."], "./__main__.py"),
             (&["make", "-sCx"], "x"),
@@ -385,7 +402,7 @@ mod tests {
         }
         assert_eq!(named_paths::<&str>(&[]), NamedPaths::default());
         assert_eq!(named_paths(&["ls", ".", "..", ""]).paths, ["ls"]);
-        assert_eq!(named_paths(&["make", "make"]).conventional.len(), 3);
+        assert_eq!(named_paths(&["make", "make"]).conventional, named_paths(&["make"]).conventional);
         let computed = named_paths(&["sh", "-c", "cat a$X"]);
         assert!(!computed.paths.iter().any(|path| path.contains(COMPUTED)), "{computed:?}");
     }
