@@ -100,7 +100,7 @@ pub(crate) struct BeginTurn {
 /// Files that were approved with a call.
 pub(crate) struct ApprovedFiles {
     pub(crate) of_tests: Vec<NamedFile>,
-    /// The call runs a program, and a test may do more than the program, which could change what the test runs.
+    /// A test may do more than a program before it, which could change what the test runs.
     pub(crate) look_before_tests: bool,
 }
 

@@ -227,15 +227,14 @@ impl WorkspaceTurns {
 }
 
 impl Turns {
-    /// The call that a turn alone waits for, unless another turn alone comes first.
+    /// The call with a held turn for which a turn alone waits, unless another turn alone comes first.
     fn writer_before(&self, number: u64) -> Option<AttemptKey> {
         let own = self.wanted.iter().find(|wanted| wanted.number == number)?;
         if self.wanted.iter().any(|other| other.is_ahead_of(own)) {
             return None;
         }
-        let is_before = |other: &&Wanted| other.held || other.number < number;
-        let mut writers =
-            self.wanted.iter().filter(|other| !other.is_alone() && other.excludes(own)).filter(is_before);
+        // A shared turn that is not held waits for a turn alone itself.
+        let mut writers = self.wanted.iter().filter(|other| other.held && other.excludes(own));
         writers.next().map(|writer| writer.call.clone())
     }
 
@@ -323,6 +322,20 @@ mod tests {
         assert!(timeout(10 * WAIT_MAX, second.as_mut()).await.is_err(), "a turn alone may take long");
         drop(held);
         assert!(second.now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_waits_itself_is_no_writer() {
+        let turns = Arc::new(turns());
+        let alone = turns.try_alone(&workspace("/w/a"), &call("a")).expect("nobody writes");
+        let ([around, beside], [s, b]) = ([workspace("/w"), workspace("/w/b")], ["s", "b"].map(call));
+        let mut shared = Box::pin(turns.shared(&around, &s));
+        assert!(shared.as_mut().now_or_never().is_none());
+        let mut later = Box::pin(turns.alone(&beside, &b));
+        assert!(timeout(10 * WAIT_MAX, later.as_mut()).await.is_err(), "a turn alone may take long");
+        drop(alone);
+        drop(shared.now_or_never().expect("its turn has come"));
+        assert!(later.now_or_never().is_some_and(|came| came.is_ok()));
     }
 
     #[tokio::test]

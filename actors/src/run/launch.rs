@@ -177,7 +177,8 @@ impl RunDriver {
                 if is_by_grant || shown.counts_as_write(work.impact_by_tool()) {
                     turn.count();
                 }
-                let look_before_tests = work.runs_program() && shown.has_wider_tests(work.impact_by_tool());
+                let program = work.runs_program().then(|| work.impact_by_tool());
+                let look_before_tests = shown.has_wider_tests(program);
                 let tests = shown.tests.iter().map(|test| test.argv.as_slice());
                 let of_tests = Box::pin(gatekeeper.files_of_tests(caller, tests)).await;
                 return Standing::Approved(Some(ApprovedFiles { of_tests, look_before_tests }));

@@ -137,12 +137,7 @@ impl McpConfig {
 
     /// True if the server can write files beyond its own: folders that it may write, or as a program outside of a cage.
     pub(super) fn writes_files(&self) -> bool {
-        !self.write.is_empty() || self.writes_anywhere()
-    }
-
-    /// True for a program without a cage.
-    pub(super) fn writes_anywhere(&self) -> bool {
-        self.url.is_none() && !self.sandbox.0
+        !self.write.is_empty() || self.url.is_none() && !self.sandbox.0
     }
 
     /// Returns every fault of the table `[mcp.NAME]`.

@@ -204,7 +204,7 @@ impl Tool for McpTool {
     }
 
     fn writes_outside(&self) -> bool {
-        self.server.config.writes_anywhere()
+        self.server.config.writes_files()
     }
 
     fn sends_out(&self) -> bool {

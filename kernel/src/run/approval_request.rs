@@ -149,9 +149,15 @@ impl ApprovalRequest {
         impacts.any(|impact| impact < CONTROLS)
     }
 
-    /// True if a test may do more than the call, whose `impact` is that by its tool.
-    pub fn has_wider_tests(&self, impact: u8) -> bool {
-        self.tests.iter().any(|test| test.impact > impact)
+    /// True if a test may do more than a program before it, which could change what the test runs. `impact`: that of the call by its
+    /// tool, if it runs a program.
+    pub fn has_wider_tests(&self, impact: Option<u8>) -> bool {
+        let mut least = impact;
+        self.tests.iter().any(|test| {
+            let is_wider = least.is_some_and(|least| test.impact > least);
+            least = least.into_iter().chain([test.impact]).min();
+            is_wider
+        })
     }
 
     /// Digest of the whole document; an answer names the digest.
@@ -235,6 +241,22 @@ mod tests {
             let tests: Vec<ApprovalTest> = tests.into_iter().map(test).collect();
             let counts = request(|call| (call.impact, call.tests) = (2, tests)).counts_as_write(impact);
             assert_eq!(counts, expected, "{impact}");
+        }
+    }
+
+    #[test]
+    fn a_test_is_wider_than_the_least_program_before_it() {
+        let test = |impact| ApprovalTest { argv: vec!["t".to_owned()], effect: Effect::Write, impact };
+        for (call, tests, expected) in [
+            (None, vec![2], false),
+            (Some(1), vec![1], false),
+            (Some(1), vec![2], true),
+            (Some(2), vec![2, 1], false),
+            (None, vec![1, 2], true),
+            (Some(2), vec![1, 2], true),
+        ] {
+            let tests: Vec<ApprovalTest> = tests.into_iter().map(test).collect();
+            assert_eq!(request(|shown| shown.tests = tests).has_wider_tests(call), expected, "{call:?}");
         }
     }
 
