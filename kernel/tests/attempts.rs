@@ -226,6 +226,31 @@ fn an_intent_names_the_tools_behind_a_winner_and_before_an_aggregator() {
 }
 
 #[test]
+fn what_a_node_is_given_is_bounded_before_it_is_copied() {
+    let refs: Map<String, Value> =
+        (0..100).map(|at| (format!("p{at}"), json!({"from": "a", "path": "text"}))).collect();
+    let mut run = open(json!([
+        {"id": "a", "tool": "look"}, {"id": "b", "tool": "look"},
+        {"id": "copies", "tool": "post", "param_refs": refs},
+        {"id": "once", "tool": "post", "param_refs": {"p0": {"from": "a", "path": "text"}}},
+        {"id": "both", "kind": "aggregator", "params": {"template": "t"}, "deps": ["a", "b"]},
+    ]));
+    let large = Arc::new(json!({"text": "x".repeat(8 << 20)}));
+    execute(&mut run, 1, "a", &json!({"text": "x"}));
+    let given = |node: &str, results: [(&str, &Arc<Value>); 2]| {
+        let results = results.map(|(id, result)| (id.into(), result.clone())).into();
+        run.attempt_input(run.node(&node.into()).unwrap(), &results, &|_| None).map(|_| ())
+    };
+    let small = Arc::new(json!({"text": "x"}));
+    let too_large = |node: &str| Err(InputError::TooLarge(node.into()));
+    assert_eq!(given("copies", [("a", &large), ("b", &small)]), too_large("copies"));
+    assert_eq!(given("once", [("a", &large), ("b", &small)]), Ok(()));
+    let lists = Arc::new(json!(vec![json!([]); 9 << 20]));
+    assert_eq!(given("both", [("a", &lists), ("b", &lists)]), too_large("both"));
+    assert_eq!(given("both", [("a", &large), ("b", &small)]), Ok(()));
+}
+
+#[test]
 fn an_aggregator_is_given_what_became_of_every_dependency() {
     let mut run = open(json!([
         {"id": "good", "tool": "look"}, {"id": "bad", "tool": "look", "retries": 0}, {"id": "rest", "tool": "look"},

@@ -9,7 +9,7 @@ use ostler_store::{
     MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store, WriteCounts,
 };
 
-/// How long an earlier system in this process may take to release the data folder.
+/// Time for an earlier system in this process to release the data folder.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The stores of a system.

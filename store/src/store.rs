@@ -51,6 +51,13 @@ impl IntegrityChecks for Checks {
     }
 }
 
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Finishes an interrupted replacement of files, then opens the journal.
 fn open_journal(
     disk: Arc<dyn Disk>,
@@ -132,13 +139,22 @@ impl Store {
         }
         let artifacts = artifacts.held_by(lock.name().clone());
         let output = FolderOutput::at(&path.join(OUTPUT_FOLDER)).held_by(lock.name().clone());
-        let writes = WriteCounts::open(&path.join(WRITES_FILE), epoch_seen + 1, lock.name().clone());
-        let writes = Arc::new(writes.map_err(io)?);
+        let writes_path = path.join(WRITES_FILE);
+        let writes = match WriteCounts::open(&writes_path, epoch_seen + 1, lock.name().clone()) {
+            // The remaining space is for an operator who cancels runs.
+            Err(error) if is_full(&error) => {
+                tracing::warn!(%error, "no room for the count of calls that write: approved programs are asked about again");
+                // A later process must not find counts without the calls of this one.
+                remove_if_there(&writes_path).map_err(io)?;
+                WriteCounts::unkept(epoch_seen + 1)
+            }
+            opened => opened.map_err(io)?,
+        };
         let record_epoch = |epoch| lock.write(epoch).map(|()| Some(lock));
         let opened = open_journal(disk, index, options, epoch_seen, record_epoch);
         let (journal, opened) = opened.map_err(|error| OpenError::journal(path, error))?;
         let opened = Opened { format_missing, removed, ..opened };
-        let (artifacts, output) = (Arc::new(artifacts), Arc::new(output));
+        let (artifacts, output, writes) = (Arc::new(artifacts), Arc::new(output), Arc::new(writes));
         Ok((Store { journal: Arc::new(journal), artifacts, output, writes }, opened))
     }
 

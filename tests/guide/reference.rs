@@ -339,7 +339,11 @@ fn limits() -> String {
         ("the patterns of a plan, compiled", PLAN_PATTERNS_BYTES_MAX as u64, "bytes"),
         ("the arguments of a test", contract::TEST_ARGUMENTS_MAX as u64, ""),
         ("the time that a test takes", ostler_actors::TEST_MS_MAX, "ms"),
-        ("runs that are open below one run at once", ostler_actors::CHILD_RUNS_OPEN_MAX as u64, ""),
+        (
+            "runs that are open at once below the run at the top",
+            ostler_actors::CHILD_RUNS_OPEN_MAX as u64,
+            "",
+        ),
         ("a result", ostler_actors::RESULT_BYTES_MAX as u64, "bytes"),
         (
             "what a result takes in memory, and the parameters of a call",

@@ -370,7 +370,7 @@ impl Executor {
                 tracing::warn!(%error, %run, "what a run opened cannot be read, and is not cancelled");
                 Vec::new()
             });
-            // Others are being cancelled by who gave them up.
+            // The other runs are cancelled by the call that gave them up.
             children.retain(|child| !executor.active_runs.is_given_up(*child));
             children.extend(below.iter().chain(&stopped));
             children.sort_unstable();
@@ -379,14 +379,15 @@ impl Executor {
                 let (opener, attempts) = (Arc::clone(&opener), &executor.attempts);
                 let is_stopped = stopped.contains(&child);
                 async move {
-                    match opener.cancel(child).await {
-                        Ok(()) | Err(RunError::Over | RunError::InvalidState(_) | RunError::Unknown(_)) => {}
+                    let is_cancelled = match opener.cancel(child).await {
+                        Ok(()) | Err(RunError::Over | RunError::InvalidState(_) | RunError::Unknown(_)) => true,
                         Err(error) => {
-                            tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")
+                            tracing::warn!(%error, run = %child, "a run that is not wanted goes on: cancel it with `ostler cancel`");
+                            false
                         }
-                    }
-                    // Not before: a run that goes on would ask a person about the attempt, or repeat it.
-                    if is_stopped {
+                    };
+                    // A run that goes on would ask a person about a stopped attempt, or repeat it.
+                    if is_cancelled && is_stopped {
                         attempts.stop_run(child);
                     }
                 }

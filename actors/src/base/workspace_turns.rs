@@ -44,9 +44,9 @@ struct Turns {
 #[derive(Debug)]
 struct Wanted {
     number: u64,
-    /// Where the call may write.
+    /// Folder in which the call may write.
     writes: Arc<Path>,
-    /// What a call with a turn alone may read, and where no other call may write meanwhile; none for a turn that others share.
+    /// Folders that a call with a turn alone may read, and in which no other call may write meanwhile; none for a turn that others share.
     reads: Vec<PathBuf>,
     held: bool,
     call: AttemptKey,
@@ -91,9 +91,7 @@ impl Turn {
 
     /// Holds the turn, if no other one is in its way. Returns whether it is held.
     fn hold(&mut self) -> bool {
-        let mut turns = lock(&self.turns.turns);
-        let is_held = turns.hold(self.number);
-        drop(turns);
+        let is_held = lock(&self.turns.turns).hold(self.number);
         if is_held && !self.alone {
             self.count();
         }
@@ -205,7 +203,7 @@ impl WorkspaceTurns {
         if self.is_one { Path::new("/").into() } else { Arc::clone(workspace) }
     }
 
-    /// What a program in a workspace may read, by name.
+    /// Files and folders that a program in a workspace may read, without links.
     fn reads(&self, workspace: &Arc<Path>) -> Vec<PathBuf> {
         let mut reads = (self.beside)(workspace);
         reads.push(self.of(workspace).to_path_buf());
@@ -243,7 +241,7 @@ impl Turns {
         position.expect("a turn is wanted until it is dropped")
     }
 
-    /// Holds a turn alone, if no other one is in its way. Returns whether it is held.
+    /// Holds a turn, unless a held or earlier one excludes it. Returns whether it is held.
     fn hold(&mut self, number: u64) -> bool {
         let at = self.position(number);
         let own = &self.wanted[at];
@@ -285,7 +283,7 @@ mod tests {
         let c = call("c");
         let mut alone = Box::pin(turns.alone(&here, &c));
         assert!(alone.as_mut().now_or_never().is_none(), "two others write");
-        // Whoever comes later waits, so that others do not write for ever.
+        // A later call waits, so that others do not write for ever.
         let g = call("g");
         let mut third = Box::pin(turns.shared(&here, &g));
         assert!(third.as_mut().now_or_never().is_none());

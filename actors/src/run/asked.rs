@@ -29,7 +29,7 @@ pub(super) struct TurnWait {
 pub(super) enum Stage {
     /// Waits for the turn, until dropped.
     Turn { _end: DropGuard },
-    /// Waits for a slot, with a turn alone: writers would take it otherwise, again and again.
+    /// Waits for a slot, with its turn, which later calls would take otherwise; `None` once the turn was yielded.
     Slot { turn: Option<Turn> },
 }
 

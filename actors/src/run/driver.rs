@@ -95,7 +95,7 @@ pub(super) struct InFlight {
     pub(super) advice: BTreeMap<usize, CancellationToken>,
     /// Waits for the clearance authority, by node. The attempts hold their slots.
     pub(super) asked: BTreeMap<NodeId, Asked>,
-    /// Nodes whose approved attempt could not begin.
+    /// Nodes whose approved attempt could not begin: a person is asked next, also if a grant covers the call.
     pub(super) unapproved: BTreeSet<NodeId>,
     /// Open questions that may show something else by now.
     pub(super) doubted: Vec<(NodeId, HumanRequestKind)>,

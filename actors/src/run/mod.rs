@@ -28,6 +28,7 @@ mod record;
 mod reuse;
 mod reuse_progress;
 pub(crate) mod services;
+mod standing;
 pub(crate) mod suspended_runs;
 mod timers;
 mod turns;

@@ -46,8 +46,8 @@ impl RunDriver {
             Err(AttemptKey { run, node, .. }) => {
                 self.in_flight.turns.remove(&key.node);
                 let what = format!(
-                    "{node} of run {run} has been writing in the workspace for a minute, and could change the files that the call \
-                     names; the call runs while no other call writes"
+                    "{node} of run {run} has had its turn in the workspace for a minute, and could change the files that the call \
+                     opens; the call runs while no other call writes"
                 );
                 self.unapproved(key.node, what);
             }

@@ -77,10 +77,14 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Where the journal cannot be read the place stays taken, until the tree is read again.
-        if matches!(is_open(&self.runs, self.run), Ok(false)) {
-            self.totals.with(|totals| totals.open.remove(&self.run));
-        }
+        free_unless_open(&self.totals, &self.runs, self.run);
+    }
+}
+
+/// Frees the place of a run that is not open. Where the journal cannot be read the place stays taken, until the tree is read again.
+fn free_unless_open(totals: &TreeTotals, runs: &RunReader, run: RunId) {
+    if matches!(is_open(runs, run), Ok(false)) {
+        totals.with(|totals| totals.open.remove(&run));
     }
 }
 
@@ -133,11 +137,9 @@ impl CallTotals {
                 trees.add(*id, root);
             }
             drop(trees);
-            // One that closed before it was known to be of the tree was not taken out.
+            // A run that closed before it was known to be of the tree was not taken out.
             for id in all {
-                if !is_open(&self.runs, id)? {
-                    tree.with(|totals| totals.open.remove(&id));
-                }
+                free_unless_open(&tree, &self.runs, id);
             }
         }
         Ok(tree)

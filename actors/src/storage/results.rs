@@ -118,8 +118,12 @@ impl ResultStore {
         run: &Run,
         node: &Node,
     ) -> Result<BTreeMap<NodeId, Arc<Value>>, Unreadable> {
-        let mut results = BTreeMap::new();
+        let (mut results, mut taken) = (BTreeMap::new(), 0);
         for source in run.sources(node) {
+            if taken > json::VALUE_MEMORY_MAX {
+                // The input is refused; further results would only take more memory.
+                break;
+            }
             let result = match run.instance(&source).and_then(|instance| instance.output.as_ref()) {
                 None => Value::Null,
                 Some(output) => match self.load(output).await {
@@ -127,6 +131,7 @@ impl ResultStore {
                     Err(error) => return Err(Unreadable { node: source, error }),
                 },
             };
+            taken += json::memory(&result);
             results.insert(source, Arc::new(result));
         }
         Ok(results)

@@ -91,17 +91,17 @@ pub fn writable(workspace: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
     std::iter::once(workspace).chain(more.iter().map(PathBuf::as_path)).map(Path::to_owned).collect()
 }
 
-/// What every program may read of the system. In the place of a folder that holds the home folder, as `/opt` does for the account of a
+/// Folders of the system that every program may read. In the place of a folder that holds the home folder, as `/opt` does for the account of a
 /// service, stands what else is in it: its names cannot be listed then.
 pub(super) fn system_read(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
-    let home = below_system(search_path, home);
+    let home = own_home(search_path, home);
     let all = SYSTEM_READ.iter().map(PathBuf::from).filter(|path| path.exists());
     all.flat_map(|path| without(path, home.as_deref())).collect()
 }
 
-/// The home folder without links, if it lies below a folder of the system. A folder of the search path is the system's in any case:
-/// `/usr/sbin` is the home folder of `daemon`.
-fn below_system(search_path: &OsStr, home: Option<&Path>) -> Option<PathBuf> {
+/// The home folder without links; `None` if it is a folder of the search path (`/usr/sbin` is the home folder of `daemon`), or holds a
+/// folder of the system.
+fn own_home(search_path: &OsStr, home: Option<&Path>) -> Option<PathBuf> {
     let home = home?.canonicalize().ok()?;
     let is_programs =
         std::env::split_paths(search_path).any(|folder| folder.canonicalize().is_ok_and(|it| it == home));
@@ -129,10 +129,10 @@ fn without(folder: PathBuf, private: Option<&Path>) -> Vec<PathBuf> {
 pub(super) fn of_user(search_path: &OsStr, home: Option<&Path>, resolver: &mut Resolver) -> Vec<PathBuf> {
     let settings = home.iter().flat_map(|home| GIT_SETTINGS.map(|file| home.join(file)));
     let programs = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
-    let below_system = below_system(search_path, home);
+    let own_home = own_home(search_path, home);
     let home = home.and_then(|home| home.canonicalize().ok());
     let is_private = |found: &Path| home.as_ref().is_some_and(|home| home.starts_with(found));
-    let is_in_home = |found: &Path| below_system.as_ref().is_some_and(|home| found.starts_with(home));
+    let is_in_home = |found: &Path| own_home.as_ref().is_some_and(|home| found.starts_with(home));
     let is_system =
         |found: &Path| SYSTEM_READ.iter().any(|system| found.starts_with(system)) && !is_in_home(found);
     let mut all: Vec<PathBuf> = settings.chain(programs).filter_map(|path| resolver.find(&path)).collect();
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(shown("lib", "opt/ci"), ["lib"]);
         assert_eq!(without(root.join("opt"), None), [root.join("opt")]);
         for (home, search_path) in [("/usr", ""), ("/", ""), ("/usr/sbin", "/usr/sbin:/usr/bin")] {
-            assert_eq!(below_system(OsStr::new(search_path), Some(Path::new(home))), None, "{home}");
+            assert_eq!(own_home(OsStr::new(search_path), Some(Path::new(home))), None, "{home}");
         }
     }
 

@@ -39,9 +39,10 @@ impl Cages {
         }
     }
 
-    /// True if no program of a call runs without a cage.
+    /// True if no program of a call runs without a cage. Blocks as [`Cages::cage`] does.
     pub(crate) fn are_certain(&self) -> bool {
-        self.enabled && self.config.minimum > CageRung::None
+        // Programs of impact 2 run without a cage where none can be had, whatever the minimum.
+        self.enabled && self.config.minimum > CageRung::None && reached(&self.config).rung > CageRung::None
     }
 
     /// Folders of the system that programs are shown.

@@ -9,6 +9,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::port::{BoxFuture, Device, DeviceEnd, NamedFile};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::authorization::Unauthorized;
 use super::config::{MCP_START_MS_DEFAULT, McpConfig};
@@ -209,6 +210,9 @@ impl McpServer {
     ///
     /// The server is held, or down. Nothing was called.
     pub(super) async fn ready(&self, wait_ms: u64) -> Result<Arc<Up>, Failure> {
+        let until = Instant::now() + Duration::from_millis(wait_ms);
+        let left_ms =
+            || u64::try_from(until.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(0).max(1);
         for _ in 0..STARTS_MAX {
             if !self.is_up() {
                 let program = self.program().await;
@@ -217,15 +221,18 @@ impl McpServer {
                 }
                 self.held(&program).map_or(Ok(()), |why| Err(held::failure(why)))?;
             }
-            let up = self.up(wait_ms).await?;
-            if !up.is_settled(wait_ms).await {
-                let why = "still works on a call that was given up: nothing was called";
+            let up = self.up(left_ms()).await?;
+            if !up.settles_within(left_ms()).await {
+                let why = "still works on a call that was given up, and nothing was called: retry once it has answered, or give the node a \
+                           longer `timeout`";
                 return Err(transient(format!("server {} {why}", self.table)));
             }
-            if !up.has_ended() && !up.is_touched().await {
-                return Ok(up);
+            if !up.has_ended() {
+                if !up.is_touched().await {
+                    return Ok(up);
+                }
+                up.end("a file of its program changed while it ran");
             }
-            up.end("a file of its program changed while it ran");
             // Another call may have found the same, and the server may have started again since.
             self.link.send_if_modified(|link| {
                 let is_same = matches!(link, Link::Up(now) if Arc::ptr_eq(now, &up));

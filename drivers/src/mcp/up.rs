@@ -47,7 +47,7 @@ impl Up {
     }
 
     /// Waits at most `wait_ms` for the answers to calls that were given up, or the end of the server. False if there is neither.
-    pub(super) async fn is_settled(&self, wait_ms: u64) -> bool {
+    pub(super) async fn settles_within(&self, wait_ms: u64) -> bool {
         tokio::time::timeout(Duration::from_millis(wait_ms), self.caller.given_up().settled()).await.is_ok()
     }
 

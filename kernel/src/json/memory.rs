@@ -1,4 +1,4 @@
-//! What values take in memory: a multiple of their text, and a large one for small lists and maps.
+//! Approximate memory of values: a multiple of their text, and a large one for small lists and maps.
 
 use serde_json::Value;
 

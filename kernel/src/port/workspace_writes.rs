@@ -17,13 +17,14 @@ use std::path::Path;
 /// }
 /// ```
 pub trait WorkspaceWrites: Send + Sync + 'static {
-    /// Notes that a call begins that may write in a workspace.
+    /// Notes that a call begins that may write in a workspace. One [`WorkspaceWrites::end`] with the same folder follows, or the end of the
+    /// process.
     fn begin(&self, workspace: &Path);
 
     /// Notes the end of such a call.
     fn end(&self, workspace: &Path);
 
     /// Returns a number that grows with each call that ends and may have written in the workspace: in the folder, below it, or in a
-    /// workspace around it. The end of a call elsewhere seldom adds to it.
+    /// workspace around it. The end of a call elsewhere may add to it.
     fn ended_in(&self, workspace: &Path) -> u64;
 }

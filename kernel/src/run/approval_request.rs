@@ -141,12 +141,12 @@ impl ApprovalRequest {
         ApprovalRequest { files, written: None, ..self }
     }
 
-    /// True if approvals of other calls end once this approved call has run. A call that controls could do by itself whatever another
+    /// True if approvals of other calls end once this approved call has run. A call that looks changes nothing; one that controls could do by itself whatever another
     /// approved one may, and several such calls would void each other's approvals. `impact`: that of the call by its tool, which decides
     /// about its cage; a plan may have raised the one that is shown.
     pub fn counts_as_write(&self, impact: u8) -> bool {
         let mut impacts = self.tests.iter().map(|test| test.impact).chain([impact]);
-        impacts.any(|impact| impact < CONTROLS)
+        impacts.any(|impact| (1..CONTROLS).contains(&impact))
     }
 
     /// True if a test may do more than a program before it, which could change what the test runs. `impact`: that of the call by its
@@ -234,6 +234,8 @@ mod tests {
         for (impact, tests, expected) in [
             (2, vec![], false),
             (1, vec![], true),
+            (0, vec![], false),
+            (0, vec![1], true),
             (2, vec![2], false),
             (2, vec![2, 1], true),
             (1, vec![2], true),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{FEEDBACK, FailureCategory, NodeStatus, Run};
 use crate::callback::WaitAddress;
 use crate::id::{Digest, NodeId};
-use crate::json::{self, JsonError, Object};
+use crate::json::{self, JsonError, Object, VALUE_MEMORY_MAX};
 use crate::lineage;
 use crate::plan::{Kind, Node, ParamRef, address};
 use crate::template::{self, FillError, RENDER_BYTES_MAX, read_part};
@@ -70,6 +70,12 @@ pub enum InputError {
     /// An aggregator without a template.
     #[error("aggregator {0}: missing parameter `template`")]
     NoTemplate(NodeId),
+    /// The results, or the values that references copy from them, take more than [`VALUE_MEMORY_MAX`] bytes of memory.
+    #[error(
+        "what {0} is given takes more than {most} MiB of memory: refer to parts of the results, or to fewer of them",
+        most = VALUE_MEMORY_MAX >> 20
+    )]
+    TooLarge(NodeId),
 }
 
 impl InputError {
@@ -77,9 +83,10 @@ impl InputError {
     pub fn category(&self) -> FailureCategory {
         match self {
             InputError::Missing { .. } | InputError::Unprintable { .. } => FailureCategory::ParamMissing,
-            InputError::NotCanonical { .. } | InputError::NoAddress(_) | InputError::NoTemplate(_) => {
-                FailureCategory::Structural
-            }
+            InputError::NotCanonical { .. }
+            | InputError::NoAddress(_)
+            | InputError::NoTemplate(_)
+            | InputError::TooLarge(_) => FailureCategory::Structural,
         }
     }
 }
@@ -111,6 +118,11 @@ impl Run {
         results: &BTreeMap<NodeId, Arc<Value>>,
         address: &dyn Fn(&NodeId) -> Option<WaitAddress>,
     ) -> Result<(AttemptInput, RefDigests), InputError> {
+        // One result alone is small enough.
+        let all = results.values().filter(|_| results.len() > 1);
+        if all.map(|result| json::memory(result)).sum::<usize>() > VALUE_MEMORY_MAX {
+            return Err(InputError::TooLarge(node.id.clone()));
+        }
         let result = |from: &NodeId| results.get(from).cloned().unwrap_or_default();
         let mut params = resolve(self, node, &result)?;
         let mut refs = if node.param_refs.is_empty() {
@@ -249,6 +261,7 @@ pub fn resolve(run: &Run, node: &Node, value: &dyn Fn(&NodeId) -> Arc<Value>) ->
     }
     let mut params = node.params.clone().into_map();
     let mut room = RENDER_BYTES_MAX; // left for the texts of all templates
+    let mut left = VALUE_MEMORY_MAX; // left for the values of all references
     for (name, reference) in &node.param_refs {
         let from = source(run, node, reference);
         let result = value(from);
@@ -267,7 +280,11 @@ pub fn resolve(run: &Run, node: &Node, value: &dyn Fn(&NodeId) -> Arc<Value>) ->
                     room -= filled.len();
                     Value::String(filled)
                 }
-                None => found.clone(),
+                None => {
+                    let rest = left.checked_sub(json::memory(found));
+                    left = rest.ok_or_else(|| InputError::TooLarge(node.id.clone()))?;
+                    found.clone()
+                }
             };
         params.insert(name.clone(), resolved);
     }

@@ -61,13 +61,19 @@ impl WriteCounts {
         Ok(WriteCounts { counts: Mutex::new(counts), kept: Some((file, lock)) })
     }
 
+    /// The counts without a file, for a disk that has no room for one: greater than any before.
+    pub(crate) fn unkept(epoch: u64) -> WriteCounts {
+        let counts = WriteCounts::default();
+        counts.counts()[place(Kind::Itself, Path::new("/"))] = epoch << 32;
+        counts
+    }
+
     fn counts(&self) -> MutexGuard<'_, Vec<u64>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the counts of some places. If the file cannot be written, the number of running calls there stays above zero, or a
-    /// later process of the data folder misses the calls; this process does not.
-    fn change(&self, places: impl Iterator<Item = usize>, change: impl Fn(&mut u64)) {
+    /// Replaces the counts of some places. Returns whether the file has them too.
+    fn change(&self, places: impl Iterator<Item = usize>, change: impl Fn(&mut u64)) -> bool {
         let mut counts = self.counts();
         let mut kept = self.kept.as_ref().map_or(Ok(()), |(_, lock)| lock.check());
         for place in places {
@@ -76,9 +82,13 @@ impl WriteCounts {
                 kept = file.write_all_at(&counts[place].to_le_bytes(), 8 * place as u64);
             }
         }
-        if let Err(error) = kept {
-            tracing::warn!(%error, "calls that write in workspaces cannot be counted on disk");
+        if let Err(error) = &kept {
+            tracing::warn!(
+                %error,
+                "calls that write cannot be counted in the file `writes` of the data folder, so the next process asks about approved programs again"
+            );
         }
+        kept.is_ok()
     }
 }
 
@@ -89,9 +99,10 @@ impl WorkspaceWrites for WriteCounts {
 
     fn end(&self, workspace: &Path) {
         let above = workspace.ancestors().skip(1).map(|folder| place(Kind::Below, folder));
-        self.change([place(Kind::Itself, workspace)].into_iter().chain(above), |count| *count += 1);
-        // Last: until then a crash counts the call everywhere.
-        self.change([RUNNING].into_iter(), |count| *count = count.saturating_sub(1));
+        // Last, and only if the file has the counts: until then a later process counts the call everywhere.
+        if self.change([place(Kind::Itself, workspace)].into_iter().chain(above), |count| *count += 1) {
+            self.change([RUNNING].into_iter(), |count| *count = count.saturating_sub(1));
+        }
     }
 
     fn ended_in(&self, workspace: &Path) -> u64 {

@@ -127,7 +127,17 @@ impl AttemptJournal {
                 turn
             }
         };
-        lock(&self.turn).held = Some(Arc::new(turn));
+        let mut state = lock(&self.turn);
+        // Another step may wait for a child run by now, or have taken a turn.
+        let surplus = match state.waits == 0 && state.held.is_none() {
+            true => {
+                state.held = Some(Arc::new(turn));
+                None
+            }
+            false => Some(turn),
+        };
+        drop(state);
+        drop(surplus);
     }
 
     /// Waits for a turn. An attempt with a slot may be the one that is waited for, and want a second slot.
