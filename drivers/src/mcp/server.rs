@@ -275,7 +275,7 @@ impl McpServer {
         let waited = tokio::time::timeout(Duration::from_millis(wait_ms), up).await;
         waited.unwrap_or_else(|_| {
             Err(transient(format!(
-                "server {} did not start within {wait_ms} ms: nothing was called",
+                "server {} did not start within the time of the call: nothing was called",
                 self.table
             )))
         })
