@@ -82,7 +82,9 @@ impl Tool for Confined {
     }
 
     fn class(&self, params: &Map<String, Value>) -> CallClass {
-        CallClass { impact: self.impact, ..self.call.class(params) }
+        let class = self.call.class(params);
+        let effect = if self.impact == 2 { Effect::External } else { class.effect };
+        CallClass { impact: self.impact, effect, ..class }
     }
 
     fn workspace_use(&self) -> WorkspaceUse {

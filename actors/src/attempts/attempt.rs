@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use ostler_kernel::contract::{BrokenRule, Judgement, Test};
 use ostler_kernel::event::{Failure, Outcome, Output};
-use ostler_kernel::gate::{OnLostResult, Permit};
+use ostler_kernel::gate::{CallClass, OnLostResult, Permit};
 use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::plan::{Node, Rule, SUB_AGENT_TOOL};
+use ostler_kernel::plan::{Effect, Idempotency, Node, Rule, SUB_AGENT_TOOL};
 use ostler_kernel::port::{CallContext, CallOrigin, JSON, NamedFile, Tool};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{callback, json, lineage, template};
@@ -71,11 +71,13 @@ impl Work {
         matches!(self, Work::Tool { tool, .. } if tool.confinement().is_some())
     }
 
-    /// Impact of the call by its tool alone.
-    pub(crate) fn impact_by_tool(&self) -> u8 {
+    /// Class of the call by its tool alone.
+    pub(crate) fn class_by_tool(&self) -> CallClass {
         match self {
-            Work::Tool { tool, permit, .. } => tool.class(permit.params()).impact,
-            Work::Known(_) | Work::Render { .. } => 0,
+            Work::Tool { tool, permit, .. } => tool.class(permit.params()),
+            Work::Known(_) | Work::Render { .. } => {
+                CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural }
+            }
         }
     }
 
@@ -331,14 +333,10 @@ pub(crate) async fn judge_plan(
     rules: &[Rule],
     outputs: Vec<(NodeId, Option<Output>)>,
 ) -> Result<(), String> {
-    let mut values = Map::new();
-    for (node, output) in outputs {
-        let value = match &output {
-            Some(output) => executor.results.load(output).await.unwrap_or(Value::Null),
-            None => Value::Null,
-        };
-        values.insert(node.to_string(), value);
-    }
+    let there = outputs.iter().filter_map(|(node, output)| Some((node, output.as_ref()?)));
+    let mut results = executor.results.together(there).await.map_err(|error| error.to_string())?;
+    let value = |node: &NodeId| (node.to_string(), results.remove(node).unwrap_or_default());
+    let values: Map<String, Value> = outputs.iter().map(|(node, _)| node).map(value).collect();
     let judged = judge_here(executor, rules, &Value::Object(values)).and_then(|judgement| {
         let Judgement { tests, models, people, .. } = judgement;
         let rules = tests.iter().map(|test| test.rule).chain(models.iter().map(|question| question.rule));

@@ -16,7 +16,6 @@ use ostler_kernel::port::{
     AttemptLogError, ChildRunResult, ChildRunSpec, JournalError, RunRowStatus, StreamId,
 };
 use ostler_kernel::run::{AbandonedWork, OpeningTerms, Run, RunOutcome};
-use serde_json::Map;
 
 use crate::attempts::attempt_journal::AttemptJournal;
 use crate::attempts::child_runs::{ChildEnd, ChildOutputs, ChildRuns};
@@ -104,12 +103,11 @@ impl AttemptJournal {
         let outcome = ended.map_err(|why| failed(format!("run {run}: {why}")))?;
         let unread = |error: RunError| failed(format!("run {run}: {error}"));
         let ChildOutputs { outputs, labels } = opener.outputs(run).await.map_err(unread)?;
-        let mut results = Map::new();
-        for (id, output) in outputs {
-            let result = self.executor.results.load(&output).await.map_err(|error| unread(error.into()))?;
-            results.insert(id.to_string(), result);
-        }
-        Ok(ChildRunResult { run, outcome, outputs: results, labels })
+        let all = outputs.iter().map(|(id, output)| (id, output));
+        let results = self.executor.results.together(all).await;
+        let results = results.map_err(|error| failed(format!("run {run}: {error}")))?;
+        let outputs = results.into_iter().map(|(id, result)| (id.to_string(), result)).collect();
+        Ok(ChildRunResult { run, outcome, outputs, labels })
     }
 
     /// Refuses a child run of a run that the gate has denied too many calls.

@@ -51,10 +51,10 @@ impl RunDriver {
                 return self.share_turn(node, work);
             }
             if let Some(turn) = self.in_flight.turn.as_mut().filter(|turn| turn.is_alone()) {
-                if is_by_grant || shown.counts_as_write(work.impact_by_tool()) {
+                if is_by_grant || shown.counts_as_write(work.class_by_tool()) {
                     turn.count();
                 }
-                let program = work.runs_program().then(|| work.impact_by_tool());
+                let program = work.runs_program().then(|| work.class_by_tool());
                 let look_before_tests = shown.has_wider_tests(program);
                 let tests = shown.tests.iter().map(|test| test.argv.as_slice());
                 let of_tests = Box::pin(gatekeeper.files_of_tests(caller, tests)).await;

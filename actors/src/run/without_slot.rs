@@ -7,12 +7,12 @@ use std::sync::Arc;
 use ostler_kernel::event::{AttemptResult, Outcome, Output};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{Kind, Node};
-use ostler_kernel::run::{NodeState, Run, RunInput};
+use ostler_kernel::run::{FailureCategory, NodeState, Run, RunInput};
 use serde_json::Value;
 
 use super::driver::RunDriver;
 use super::launch::Refusal;
-use crate::storage::results::Unreadable;
+use crate::storage::results::Apart;
 
 /// True if the node takes no slot and makes no call.
 pub(super) fn takes_no_slot(run: &Run, node: &NodeId) -> bool {
@@ -70,7 +70,13 @@ impl RunDriver {
         let attempt = self.run.instance(&node.id).map_or(0, |instance| instance.attempts);
         let items = match self.items(node).await {
             Ok(items) => items,
-            Err(unreadable) => return self.refuse(&node.id, attempt, Refusal::unreadable(unreadable)),
+            Err(Apart::Unreadable(unreadable)) => {
+                return self.refuse(&node.id, attempt, Refusal::unreadable(unreadable));
+            }
+            Err(error @ Apart::TooLarge { .. }) => {
+                let refusal = Refusal::Failed(FailureCategory::ResourceExhaustion, error.to_string());
+                return self.refuse(&node.id, attempt, refusal);
+            }
         };
         let value = self.run.collected(node, &|item| items.get(item).cloned().unwrap_or_default());
         let kept = self.services.results.keep(&value).await;
@@ -79,18 +85,14 @@ impl RunDriver {
         self.decide(RunInput::Result(Box::new(result)));
     }
 
-    async fn items(&mut self, node: &Node) -> Result<BTreeMap<NodeId, Arc<Value>>, Unreadable> {
-        let mut items = BTreeMap::new();
-        for item in node.items().unwrap_or_default() {
-            let Some(output) = self.run.instance(item).and_then(|instance| instance.result().cloned()) else {
-                continue;
-            };
-            match self.services.results.load(&output).await {
-                Ok(value) => drop(items.insert(item.clone(), Arc::new(value))),
-                Err(error) => return Err(Unreadable { node: item.clone(), error }),
-            }
-        }
-        Ok(items)
+    async fn items(&mut self, node: &Node) -> Result<BTreeMap<NodeId, Arc<Value>>, Apart> {
+        let result = |item| self.run.instance(item).and_then(|instance| instance.result().cloned());
+        let ended = node.items().unwrap_or_default().iter().filter_map(|item| Some((item, result(item)?)));
+        let ended: Vec<(&NodeId, Output)> = ended.collect();
+        let all = ended.iter().map(|(item, output)| (*item, output));
+        let results = Arc::clone(&self.services.results);
+        let items = results.together(all).await?;
+        Ok(items.into_iter().map(|(item, value)| (item, Arc::new(value))).collect())
     }
 
     /// Begins a wait, and judges the early answers in the order of arrival.

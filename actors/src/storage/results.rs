@@ -137,6 +137,29 @@ impl ResultStore {
         Ok(results)
     }
 
+    /// Loads results that become parts of one value.
+    ///
+    /// # Errors
+    ///
+    /// A result cannot be read, or they are more together than one result may be. Then at most one too many has been loaded.
+    pub(crate) async fn together<'a>(
+        &self,
+        outputs: impl Iterator<Item = (&'a NodeId, &'a Output)>,
+    ) -> Result<BTreeMap<NodeId, Value>, Apart> {
+        let (mut all, mut bytes, mut memory) = (BTreeMap::new(), 0_u64, 0);
+        for (node, output) in outputs {
+            bytes = bytes.saturating_add(output.bytes);
+            if bytes > self.bytes_max as u64 || memory > self.memory_max {
+                return Err(Apart::TooLarge { node: node.clone(), most: self.bytes_max });
+            }
+            let read = self.load(output).await;
+            let value = read.map_err(|error| Unreadable { node: node.clone(), error })?;
+            memory += json::memory(&value);
+            all.insert(node.clone(), value);
+        }
+        Ok(all)
+    }
+
     pub(crate) async fn load(&self, output: &Output) -> Result<Value, ArtifactError> {
         if let Some(inline) = &output.inline {
             return Ok(inline.value());
@@ -187,6 +210,18 @@ impl From<Unkept> for Failure {
 pub(crate) struct Unreadable {
     pub(crate) node: NodeId,
     pub(crate) error: ArtifactError,
+}
+
+/// The reason why results do not become parts of one value.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Apart {
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error(
+        "the results up to that of {node} are more together than the {most} bytes that one result may have, or take too much memory: let each \
+         node return less, or write it to a file"
+    )]
+    TooLarge { node: NodeId, most: usize },
 }
 
 pub(crate) fn invalid(message: String) -> Failure {

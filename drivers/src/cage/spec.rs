@@ -249,7 +249,17 @@ impl Cages {
         bubblewrap: PathBuf,
     ) -> Result<CageSpec, Failure> {
         let CagedCall { workspace, writes, impact, effect } = call;
-        let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        // The path of a run has no links. One that is there now would lead the cage to another folder than the call.
+        let workspace = match workspace.canonicalize() {
+            Ok(found) if found != workspace => {
+                return Err(structural(format!(
+                    "{} is no longer the folder of the run: a link has come in its place, or in that of a folder on the way, so no program \
+                     starts; put the folder back",
+                    workspace.display()
+                )));
+            }
+            found => found.unwrap_or_else(|_| workspace.to_owned()),
+        };
         let mut resolver = Resolver::new(
             paths::writable(&workspace, &self.write).into_iter(),
             self.config.workspaces.clone(),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::event::HumanRequestKind;
+use crate::gate::CallClass;
 use crate::grant::Grant;
 use crate::id::Digest;
 use crate::json;
@@ -141,21 +142,26 @@ impl ApprovalRequest {
         ApprovalRequest { files, written: None, ..self }
     }
 
-    /// True if approvals of other calls end once this approved call has run. A call that looks changes nothing; one that controls could do by itself whatever another
-    /// approved one may, and several such calls would void each other's approvals. `impact`: that of the call by its tool, which decides
-    /// about its cage; a plan may have raised the one that is shown.
-    pub fn counts_as_write(&self, impact: u8) -> bool {
-        let mut impacts = self.tests.iter().map(|test| test.impact).chain([impact]);
-        impacts.any(|impact| (1..CONTROLS).contains(&impact))
+    /// True if approvals of other calls end once this approved call has run. A call that looks changes nothing; one that controls, and
+    /// reaches the outside, could do by itself whatever another approved one may, and several such calls would void each other's
+    /// approvals. `class`: that of the call by its tool, which decides about its cage; a plan may have raised the one that is shown.
+    pub fn counts_as_write(&self, class: CallClass) -> bool {
+        let tests = self.tests.iter().map(|test| (test.impact, test.effect));
+        let mut all = tests.chain([(class.impact, class.effect)]);
+        all.any(|(impact, effect)| impact > 0 && (impact < CONTROLS || effect != Effect::External))
     }
 
-    /// True if a test may do more than a program before it, which could change what the test runs. `impact`: that of the call by its
+    /// True if a test may do more than a program before it, which could change what the test runs. `class`: that of the call by its
     /// tool, if it runs a program.
-    pub fn has_wider_tests(&self, impact: Option<u8>) -> bool {
-        let mut least = impact;
+    pub fn has_wider_tests(&self, class: Option<CallClass>) -> bool {
+        let power = |impact: u8, effect: Effect| (impact, effect == Effect::External);
+        let mut least = class.map(|class| power(class.impact, class.effect));
         self.tests.iter().any(|test| {
-            let is_wider = least.is_some_and(|least| test.impact > least);
-            least = least.into_iter().chain([test.impact]).min();
+            let (impact, reaches_out) = power(test.impact, test.effect);
+            let is_wider = least.is_some_and(|least| impact > least.0 || reaches_out && !least.1);
+            least = Some(
+                least.map_or((impact, reaches_out), |least| (impact.min(least.0), reaches_out && least.1)),
+            );
             is_wider
         })
     }
@@ -205,6 +211,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::Idempotency;
 
     fn request(change: impl FnOnce(&mut ApprovalRequest)) -> ApprovalRequest {
         let mut request = ApprovalRequest {
@@ -228,37 +235,48 @@ mod tests {
         request
     }
 
+    fn class(impact: u8, effect: Effect) -> CallClass {
+        CallClass { impact, effect, idem: Idempotency::None }
+    }
+
+    fn tested(tests: &[(u8, Effect)]) -> ApprovalRequest {
+        let test =
+            |&(impact, effect): &(u8, Effect)| ApprovalTest { argv: vec!["t".to_owned()], effect, impact };
+        request(|shown| shown.tests = tests.iter().map(test).collect())
+    }
+
     #[test]
-    fn a_call_counts_as_a_write_unless_all_that_it_runs_controls() {
-        let test = |impact| ApprovalTest { argv: vec!["t".to_owned()], effect: Effect::Write, impact };
-        for (impact, tests, expected) in [
-            (2, vec![], false),
-            (1, vec![], true),
-            (0, vec![], false),
-            (0, vec![1], true),
-            (2, vec![2], false),
-            (2, vec![2, 1], true),
-            (1, vec![2], true),
+    fn a_call_counts_as_a_write_unless_all_that_it_runs_controls_and_reaches_out_or_looks() {
+        use Effect::{External, Read, Write};
+        for (impact, effect, tests, expected) in [
+            (2, External, &[][..], false),
+            (2, Write, &[], true),
+            (1, External, &[], true),
+            (0, Read, &[], false),
+            (0, Read, &[(1, Write)], true),
+            (2, External, &[(2, External)], false),
+            (2, External, &[(2, External), (1, Write)], true),
+            (1, Write, &[(2, External)], true),
         ] {
-            let tests: Vec<ApprovalTest> = tests.into_iter().map(test).collect();
-            let counts = request(|call| (call.impact, call.tests) = (2, tests)).counts_as_write(impact);
-            assert_eq!(counts, expected, "{impact}");
+            let counts = tested(tests).counts_as_write(class(impact, effect));
+            assert_eq!(counts, expected, "{impact} {effect:?} {tests:?}");
         }
     }
 
     #[test]
     fn a_test_is_wider_than_the_least_program_before_it() {
-        let test = |impact| ApprovalTest { argv: vec!["t".to_owned()], effect: Effect::Write, impact };
+        use Effect::{External, Write};
         for (call, tests, expected) in [
-            (None, vec![2], false),
-            (Some(1), vec![1], false),
-            (Some(1), vec![2], true),
-            (Some(2), vec![2, 1], false),
-            (None, vec![1, 2], true),
-            (Some(2), vec![1, 2], true),
+            (None, &[(2, External)][..], false),
+            (Some((1, Write)), &[(1, Write)], false),
+            (Some((1, Write)), &[(2, Write)], true),
+            (Some((2, Write)), &[(2, External)], true),
+            (Some((2, External)), &[(2, External), (1, Write)], false),
+            (None, &[(1, Write), (2, Write)], true),
+            (Some((2, External)), &[(2, Write), (2, External)], true),
         ] {
-            let tests: Vec<ApprovalTest> = tests.into_iter().map(test).collect();
-            assert_eq!(request(|shown| shown.tests = tests).has_wider_tests(call), expected, "{call:?}");
+            let call = call.map(|(impact, effect)| class(impact, effect));
+            assert_eq!(tested(tests).has_wider_tests(call), expected, "{call:?} {tests:?}");
         }
     }
 
