@@ -105,6 +105,21 @@ async fn a_result_is_kept_up_to_the_limit_and_refused_beyond() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_contract_of_a_plan_judges_is_no_more_than_one_result_may_be() {
+    let limits = Limits { result_bytes: r#"{"text":"12345"}"#.len(), ..Limits::default() };
+    let system = within(Arc::new(MemoryJournal::default()), Vec::new(), limits).await;
+    for (ids, expected) in [(&["a"][..], RunOutcome::Succeeded), (&["a", "b"], RunOutcome::Failed)] {
+        let params = json!({"template": "12345", "values": {}});
+        let node = |id: &&str| json!({"id": id, "tool": "text.render", "params": params});
+        let nodes: Vec<_> = ids.iter().map(node).collect();
+        let contract = json!([{"method": "schema", "spec": {"type": "object"}}]);
+        let run = submit(&system, json!({"id": "p", "nodes": nodes, "contract": contract})).await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::from(expected), "{ids:?}");
+    }
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_result_is_kept_up_to_what_it_takes_in_memory() {
     let lists = |count: usize| json!({"lists": vec![json!([[]]); count]});
     let result_memory = memory(&lists(10));

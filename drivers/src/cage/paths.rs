@@ -1,7 +1,12 @@
 //! The paths of a cage.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::resolver::Resolver;
 
@@ -148,10 +153,6 @@ pub(super) fn of_user(search_path: &OsStr, home: Option<&Path>, resolver: &mut R
 /// [`Workspaces::repository`](super::Workspaces::repository) decides.
 pub(super) fn linked_repository(workspace: &Path) -> Option<PathBuf> {
     let link = workspace.join(".git");
-    let read = |file: &Path| {
-        let is_small = file.metadata().is_ok_and(|found| found.is_file() && found.len() <= LINK_BYTES_MAX);
-        is_small.then(|| std::fs::read_to_string(file).ok()).flatten()
-    };
     let text = read(&link)?;
     let folder = workspace.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
     let back = read(&folder.join("gitdir"))?;
@@ -159,6 +160,16 @@ pub(super) fn linked_repository(workspace: &Path) -> Option<PathBuf> {
     let worktrees = folder.parent().filter(|parent| parent.ends_with("worktrees"))?;
     let repository = worktrees.parent().filter(|_| leads_back && !folder.starts_with(workspace))?;
     is_repository(repository).then(|| repository.to_owned())
+}
+
+/// The text of a small file. A step may put a pipe in its place at any moment, so it is opened without waiting, and looked at open.
+fn read(file: &Path) -> Option<String> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let opened = File::options().read(true).custom_flags(flags).open(file).ok()?;
+    let is_small = opened.metadata().is_ok_and(|found| found.is_file() && found.len() <= LINK_BYTES_MAX);
+    let mut text = String::new();
+    is_small.then(|| opened.take(LINK_BYTES_MAX).read_to_string(&mut text).ok()).flatten()?;
+    Some(text)
 }
 
 fn is_repository(folder: &Path) -> bool {
@@ -210,6 +221,10 @@ mod tests {
         std::fs::create_dir_all(&workspace).unwrap();
         std::fs::create_dir_all(&own).unwrap();
         assert_eq!(linked_repository(&workspace), None);
+        let pipe = workspace.join(".git");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        assert_eq!(linked_repository(&workspace), None, "nobody writes to the pipe");
+        std::fs::remove_file(&pipe).unwrap();
         std::fs::write(workspace.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
         assert_eq!(linked_repository(&workspace), None);
         std::fs::write(own.join("gitdir"), "/elsewhere/.git\n").unwrap();
