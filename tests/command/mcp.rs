@@ -355,6 +355,44 @@ fn over_http_without_a_token_nobody_gets_more_than_any_program() {
     world.ostler("mcp serve --token-env HOME").exits(2);
 }
 
+#[test]
+fn calls_that_wait_for_a_run_keep_no_other_call_waiting() {
+    let world = World::new();
+    let mut server = world.command("mcp serve --workspace work");
+    let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut answers) =
+        (server.stdin.take().unwrap(), BufReader::new(server.stdout.take().unwrap()).lines());
+    let mut send = |message: serde_json::Value| writeln!(input, "{message}").unwrap();
+    let client = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    send(json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}));
+    send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let call = |id: u32, name: &str, arguments: serde_json::Value| {
+        let params = json!({"name": name, "arguments": arguments});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    };
+    let mut answer = |is: &dyn Fn(&serde_json::Value) -> bool| {
+        let of = |line: std::io::Result<String>| {
+            serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap()
+        };
+        answers.by_ref().map(of).find(|line| is(line)).unwrap().to_string()
+    };
+    let nodes = json!([{"id": "s", "tool": "time.sleep", "params": {"ms": 600_000}}]);
+    send(call(1, "submit_plan", json!({"plan": {"id": "q", "nodes": nodes}})));
+    answer(&|line| line["id"] == 1);
+    for id in 2..67 {
+        send(call(id, "wait_for_run", json!({"run": "@last", "seconds": 300})));
+    }
+    // The answers have no order: only a refusal comes now.
+    let refused = answer(&|line| line["id"].is_u64());
+    assert!(refused.contains("64 calls wait for runs already"), "{refused}");
+    send(call(67, "cancel_run", json!({"run": "@last"})));
+    let cancelled = answer(&|line| line["id"] == 67);
+    assert!(!cancelled.contains("isError\":true"), "{cancelled}");
+    drop(input);
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
 /// Finds the one tool of a server that no prompt lists.
 const FINDS: &str = r#"
 latency: 1s

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::patterns::PatternSizes;
+use crate::json::VALUE_MEMORY_BOUND;
 
 /// Plain options of an `enum` that take a step together, and properties that are looked for.
 const PLAIN_OPTIONS_PER_STEP: u64 = 8;
@@ -19,9 +20,6 @@ pub(super) const BYTES_PER_STEP: u64 = 64;
 /// Bytes of a compiled pattern that take a step for each byte of a text. The slowest patterns run through their whole
 /// program for each byte.
 const PATTERN_BYTES_PER_STEP: u64 = 1024;
-
-/// Bytes of memory that no value exceeds without its texts and the values in it: a map that is a member.
-const VALUE_MEMORY_BOUND: u64 = 640;
 
 /// Size of a value.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +61,7 @@ impl Extent {
 
     /// Upper bound on [`memory`](crate::json::memory).
     pub(crate) fn memory_bound(self) -> u64 {
-        self.values.saturating_mul(VALUE_MEMORY_BOUND).saturating_add(self.bytes)
+        self.values.saturating_mul(VALUE_MEMORY_BOUND as u64).saturating_add(self.bytes)
     }
 
     /// Upper bound on the steps to write the value as text.

@@ -22,6 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub use growing_member::GrowingMember;
+pub(crate) use memory::VALUE_MEMORY_BOUND;
 pub use memory::{VALUE_MEMORY_MAX, count_values, memory};
 pub use object::Object;
 pub use parse::parse_value;

@@ -356,8 +356,8 @@ pub enum AttemptLogError {
     },
     /// The limit of open runs below the run at the top is reached.
     #[error(
-        "step {step:?}: {most} runs are open below the run at the top already, the most at once; let each run do more of the work, \
-         or give nodes `deps`, so that fewer are open at once"
+        "step {step:?}: {most} runs are open below the run at the top, and no further one may be; let each run do more of the work, give \
+         nodes `deps` so that fewer are open at once, or answer or cancel runs that are suspended"
     )]
     TooManyOpen {
         /// Id of the step.

@@ -55,8 +55,8 @@ pub struct CallContext {
     pub attempt: Arc<dyn AttemptLog>,
     /// Recorded result of an equal read. The tool may return it if the source says that it has not changed since.
     pub recorded: Option<Arc<Value>>,
-    /// The turn of a call that may write in the workspace. What goes on by itself, such as a program or a request to a server, holds it
-    /// until the end, also if the future of the call is dropped.
+    /// The turn of a call that may write in the workspace; `None` for a call that writes nothing there. A tool that starts something that
+    /// outlives the future of the call, such as a program or a request to a server, keeps [`WorkspaceTurn::hold`] until that has ended.
     pub turn: Option<Arc<dyn WorkspaceTurn>>,
 }
 

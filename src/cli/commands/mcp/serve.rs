@@ -3,6 +3,8 @@
 mod http;
 mod tools;
 
+use std::sync::Arc;
+
 use clap::Args;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -14,7 +16,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{Bounds, check_outside_data};
@@ -27,8 +29,14 @@ use crate::cli::session::{AccessMode, Session};
 /// Most bytes of an artifact in one answer of `read_artifact`; further calls read the rest.
 pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Most calls answered at the same time; further calls wait.
+/// Most calls answered at the same time, without those that wait for a run; further calls wait.
 const CALLS_MAX: usize = 32;
+
+/// Most calls of `wait_for_run` at the same time; a further one is refused.
+const WAITS_MAX: usize = 64;
+
+/// Most calls that are answered or wait for that; a further one is refused.
+const PENDING_MAX: usize = 256;
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
@@ -54,6 +62,7 @@ struct Served {
 #[derive(Clone)]
 struct Talker {
     calls: mpsc::Sender<(tools::Call, Reply)>,
+    places: Arc<Semaphore>,
     approvals: bool,
 }
 
@@ -76,8 +85,9 @@ pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Fail
         Served { session: SharedSession::of(session), intent, config, scope: args.bounds.scope, workspace };
     let mut signals = Signals::listen()?;
     let (calls, asked) = mpsc::channel(1);
+    let places = Arc::new(Semaphore::new(PENDING_MAX));
     let ended = tokio::select! {
-        ended = talk(Talker { calls, approvals: args.approvals }, endpoint) => ended,
+        ended = talk(Talker { calls, places, approvals: args.approvals }, endpoint) => ended,
         code = signals.next() => Ok(code),
         () = answer_all(&served, asked) => Ok(code::SUCCEEDED),
     };
@@ -87,14 +97,22 @@ pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Fail
 
 /// Answers calls, several at once.
 async fn answer_all(served: &Served, mut asked: mpsc::Receiver<(tools::Call, Reply)>) {
-    let mut running = FuturesUnordered::new();
+    let (mut running, mut waiting) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         tokio::select! {
             call = asked.recv(), if running.len() < CALLS_MAX => {
                 let Some((call, reply)) = call else { return };
-                running.push(answer(served, call, reply));
+                match call {
+                    tools::Call::Wait(_) if waiting.len() < WAITS_MAX => waiting.push(answer(served, call, reply)),
+                    tools::Call::Wait(_) => {
+                        let what = format!("{WAITS_MAX} calls wait for runs already; ask again once one has ended");
+                        let _ = reply.send(Err(Failure::invalid(what)));
+                    }
+                    call => running.push(answer(served, call, reply)),
+                }
             }
             Some(()) = running.next() => {}
+            Some(()) = waiting.next() => {}
         }
     }
 }
@@ -126,6 +144,11 @@ async fn talk(talker: Talker, endpoint: Option<http::Endpoint>) -> Result<u8, Fa
 
 impl Talker {
     async fn ask(&self, call: tools::Call) -> Result<Value, Failure> {
+        let Ok(_place) = self.places.try_acquire() else {
+            let what =
+                format!("{PENDING_MAX} calls wait for their answers already; ask again once one has come");
+            return Err(Failure::invalid(what));
+        };
         let (reply, answer) = oneshot::channel();
         let ending = || Failure::internal("the server is ending");
         self.calls.send((call, reply)).await.map_err(|_| ending())?;
