@@ -14,6 +14,7 @@ use crate::api::system::System;
 use crate::api::view::RunView;
 use crate::attempts::approval_request::{Shown, bound_to, shown};
 use crate::base::error::RunError;
+use crate::base::long_work::with_bytes;
 use crate::run::services::RunServices;
 
 /// Bytes of parameters of the questions on one page. The question that exceeds them is the last one there.
@@ -81,7 +82,8 @@ async fn open(
         let result = instance.output.clone().filter(|_| ask == HumanRequestKind::After);
         let shortfall = instance.shortfall.clone().filter(|_| ask == HumanRequestKind::Budget);
         let shows_call = result.is_none() && shortfall.is_none();
-        let is_outdated = shows_call && has_files && instance.shown.as_deref() != Some(&shown.digest());
+        let digest = with_bytes(view.run.input_bytes(node), || shown.digest());
+        let is_outdated = shows_call && has_files && instance.shown.as_deref() != Some(&digest);
         let before = if is_outdated { &instance.shown } else { &instance.shown_before };
         let earlier = view.run.kept_approval(&node.id, ask).cloned();
         let earlier_shown = earlier.as_ref().map(|earlier| earlier.shown);

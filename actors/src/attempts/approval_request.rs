@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::attempts::attempt::Work;
+use crate::base::long_work::with_bytes;
 use crate::state::caller::Caller;
 use crate::state::gatekeeper::Gatekeeper;
 use crate::storage::results::ResultStore;
@@ -47,7 +48,8 @@ pub(crate) async fn shown(
         Err(error) => return undenied(because(request, error.to_string())),
     };
     let address = |wait: &NodeId| gatekeeper.callbacks.shown(opened.run, wait);
-    let params = match run.attempt_input(node, &results, &address) {
+    let given = with_bytes(run.input_bytes(node), || run.attempt_input(node, &results, &address));
+    let params = match given {
         Ok((AttemptInput::Params(params), _)) => params,
         Ok((AttemptInput::Aggregate { template, values }, _)) => {
             return undenied(as_rendered(request, &template, &values));

@@ -10,6 +10,14 @@ pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Bytes of values that are copied, or written as text, within a few milliseconds.
+const QUICK_BYTES_MAX: u64 = 1 << 20;
+
+/// Does work with values of about this many bytes, as [`in_place`] if they are many.
+pub(crate) fn with_bytes<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
+    if bytes > QUICK_BYTES_MAX { in_place(work) } else { work() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use ostler_kernel::gate::Denial;
 use ostler_kernel::grant::{Grant, GrantTerms, GrantedCall};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::ledger::{Amounts, CallLimits};
+use ostler_kernel::lineage;
 use ostler_kernel::plan::{Node, Rule};
 use ostler_kernel::run::{ApprovalRequest, NodeStatus, Operation, Run, RunInput};
 use serde_json::Value;
@@ -16,6 +17,7 @@ use super::launch::Refusal;
 use super::services::RunServices;
 use crate::attempts::approval_request::{self, Shown};
 use crate::base::error::RunError;
+use crate::base::long_work::with_bytes;
 use crate::messages::agent::{AskReply, PlannedChange, Request};
 
 impl RunDriver {
@@ -109,12 +111,13 @@ impl RunDriver {
         }
         let is_void = self.in_flight.unapproved.remove(id);
         // A person's own yes also holds for what has been written.
-        let is_approved = self.run.is_approved(id, || shown.request.digest());
+        let bytes = self.run.input_bytes(node);
+        let is_approved = self.run.is_approved(id, || with_bytes(bytes, || shown.request.digest()));
         let granted = if is_void || is_approved { None } else { self.granted(&shown.request) };
         if let Some(grant) = &granted {
             shown.request = shown.request.under(grant);
         }
-        let digest = self.keep_shown(&shown.request).await;
+        let digest = self.keep_shown(&shown.request, bytes).await;
         let events = self.within(|run, cx| match is_void {
             true => run.ask_once_more(cx, id, Some(digest)),
             false => run.ask(cx, id, Some(digest)),
@@ -132,9 +135,14 @@ impl RunDriver {
 
     /// The digest of a document, which is kept: should it change, the next question tells what did, also in a repetition of the run.
     /// Without it, for lack of space, that question only shows what is there by then.
-    async fn keep_shown(&mut self, request: &ApprovalRequest) -> Digest {
-        let _ = self.services.results.artifacts.put(request.document()).await;
-        request.digest()
+    async fn keep_shown(&mut self, request: &ApprovalRequest, bytes: u64) -> Digest {
+        let (document, digest) = with_bytes(bytes, || {
+            let document = request.document();
+            let digest = lineage::artifact(&document.media, &document.content);
+            (document, digest)
+        });
+        let _ = self.services.results.artifacts.put(document).await;
+        digest
     }
 
     /// The grant that covers a call before its start.
@@ -225,7 +233,7 @@ impl RunDriver {
             return;
         }
         let shown = shown_now(&self.services, &self.opened, &self.run, node, ask).await;
-        let digest = self.keep_shown(&shown.request).await;
+        let digest = self.keep_shown(&shown.request, self.run.input_bytes(node)).await;
         // The look may have lasted until the deadline.
         self.fire_due_timers();
         let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(digest)));

@@ -20,6 +20,7 @@ use crate::attempts::attempt::{self, BeginTurn, Work};
 use crate::attempts::attempt_journal::{AttemptJournal, Site};
 use crate::base::attempt_end::failed;
 use crate::base::keys::AttemptKey;
+use crate::base::long_work::with_bytes;
 use crate::messages::clearance::Beginning;
 use crate::messages::slots::Ticket;
 use crate::state::call_accounts::Payer;
@@ -242,7 +243,8 @@ impl RunDriver {
         let results = self.services.results.needed(&self.run, node).await.map_err(Refusal::unreadable)?;
         let callbacks = &self.services.gatekeeper.callbacks;
         let address = |wait: &NodeId| callbacks.address(self.opened.run, wait);
-        let given = self.run.attempt_input(node, &results, &address);
+        let bytes = self.run.input_bytes(node);
+        let given = with_bytes(bytes, || self.run.attempt_input(node, &results, &address));
         let (given, refs) = given.map_err(|error| Refusal::Failed(error.category(), error.to_string()))?;
         let key = self.run.idempotency_key(self.opened.run, &node.id);
         let work = match given {

@@ -8,6 +8,7 @@ use ostler_kernel::run::{NodeInstance, RunInput};
 use super::driver::RunDriver;
 use crate::attempts::approval_request;
 use crate::attempts::attempt::{ApprovedFiles, Work};
+use crate::base::long_work::with_bytes;
 
 /// Failure of an attempt that is asked about again.
 pub(super) const UNAPPROVED: &str = "what was approved is not what would be done now: tools, the policy, what confines programs, the named files or what the run \
@@ -30,6 +31,7 @@ impl RunDriver {
         if self.run.approval_kind(&node.id) != Some(HumanRequestKind::Before) {
             return self.share_turn(node, work);
         }
+        let bytes = self.run.input_bytes(node);
         loop {
             let (gatekeeper, caller) = (&self.services.gatekeeper, &self.caller);
             // Boxed: otherwise this rare future enlarges the future of every message.
@@ -41,7 +43,7 @@ impl RunDriver {
             if let Some(grant) = grant {
                 shown = shown.under(&grant);
             }
-            if is_revoked || !self.run.is_approved(&node.id, || shown.digest()) {
+            if is_revoked || !self.run.is_approved(&node.id, || with_bytes(bytes, || shown.digest())) {
                 self.in_flight.turn = None;
                 return Standing::Changed;
             }

@@ -106,6 +106,18 @@ impl Run {
         }
     }
 
+    /// Most bytes of results in the input of `node`: each reference may copy a whole result.
+    pub fn input_bytes(&self, node: &Node) -> u64 {
+        let of = |id: &NodeId| self.instance(id).and_then(|instance| instance.output.as_ref());
+        let references = node.param_refs.values().map(|reference| source(self, node, reference));
+        let read = node
+            .deps
+            .iter()
+            .map(|dep| &dep.n)
+            .filter(|_| matches!(node.kind, Kind::Aggregator | Kind::Model));
+        references.chain(read).filter_map(of).fold(0, |sum, output| sum.saturating_add(output.bytes))
+    }
+
     /// Builds the input of an attempt of `node` from the results of its [`Run::sources`]. A missing result counts as `null`.
     /// `address` gives the callback address of a wait; `None`: no listener takes callbacks.
     ///
