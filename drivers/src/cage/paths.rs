@@ -162,9 +162,10 @@ pub(super) fn linked_repository(workspace: &Path) -> Option<PathBuf> {
     is_repository(repository).then(|| repository.to_owned())
 }
 
-/// The text of a small file. A step may put a pipe in its place at any moment, so it is opened without waiting, and looked at open.
+/// The text of a small file. A step may put a pipe or a link in its place at any moment, so the file is opened without waiting and without
+/// following a link, and looked at once it is open.
 fn read(file: &Path) -> Option<String> {
-    let flags = OFlags::NONBLOCK.bits() as i32;
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32;
     let opened = File::options().read(true).custom_flags(flags).open(file).ok()?;
     let is_small = opened.metadata().is_ok_and(|found| found.is_file() && found.len() <= LINK_BYTES_MAX);
     let mut text = String::new();
@@ -224,6 +225,9 @@ mod tests {
         let pipe = workspace.join(".git");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
         assert_eq!(linked_repository(&workspace), None, "nobody writes to the pipe");
+        std::fs::remove_file(&pipe).unwrap();
+        std::os::unix::fs::symlink("/proc/self/pagemap", &pipe).unwrap();
+        assert_eq!(linked_repository(&workspace), None, "a link without an end");
         std::fs::remove_file(&pipe).unwrap();
         std::fs::write(workspace.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
         assert_eq!(linked_repository(&workspace), None);
