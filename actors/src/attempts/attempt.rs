@@ -10,7 +10,7 @@ use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::gate::{CallClass, OnLostResult, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Effect, Idempotency, Node, Rule, SUB_AGENT_TOOL};
-use ostler_kernel::port::{CallContext, CallOrigin, JSON, NamedFile, Tool};
+use ostler_kernel::port::{CallContext, CallOrigin, JSON, MCP_PREFIX, NamedFile, Tool};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{callback, json, lineage, template};
 use serde_json::{Map, Value, json};
@@ -71,10 +71,21 @@ impl Work {
         matches!(self, Work::Tool { tool, .. } if tool.confinement().is_some())
     }
 
-    /// Class of the call by its tool alone.
+    /// True if the call may write files of the workspace that its parameters do not show: a program, or a server with a program.
+    pub(crate) fn writes_unseen(&self) -> bool {
+        let is_server =
+            |tool: &Arc<dyn Tool>| tool.spec().name.starts_with(MCP_PREFIX) && tool.workspace_use().writes;
+        self.runs_program() || matches!(self, Work::Tool { tool, .. } if is_server(tool))
+    }
+
+    /// Class of the call by its tool alone, which decides about its cage: what reaches no network has no outer effect by itself.
     pub(crate) fn class_by_tool(&self) -> CallClass {
         match self {
-            Work::Tool { tool, permit, .. } => tool.class(permit.params()),
+            Work::Tool { tool, permit, .. } => {
+                let class = tool.class(permit.params());
+                let effect = if tool.sends_out() { class.effect } else { class.effect.min(Effect::Write) };
+                CallClass { effect, ..class }
+            }
             Work::Known(_) | Work::Render { .. } => {
                 CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural }
             }

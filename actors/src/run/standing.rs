@@ -56,7 +56,7 @@ impl RunDriver {
                 if is_by_grant || shown.counts_as_write(work.class_by_tool()) {
                     turn.count();
                 }
-                let program = work.runs_program().then(|| work.class_by_tool());
+                let program = work.writes_unseen().then(|| work.class_by_tool());
                 let look_before_tests = shown.has_wider_tests(program);
                 let tests = shown.tests.iter().map(|test| test.argv.as_slice());
                 let of_tests = Box::pin(gatekeeper.files_of_tests(caller, tests)).await;

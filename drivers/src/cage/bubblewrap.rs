@@ -12,7 +12,8 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::pipe;
 
 use super::mounts::Separated;
-use super::paths::DEVICES;
+use super::paths::{DEVICES, SYSTEM_READ};
+use super::place::Place;
 use super::spec::{CageSpec, Role};
 use super::{filter, mounts};
 
@@ -70,7 +71,14 @@ pub(super) fn command(
         |path: &&PathBuf| !spec.write.iter().any(|outer| outer != *path && path.starts_with(outer));
     shown.extend(spec.write.iter().filter(is_outer).map(|path| (path, true)));
     shown.sort();
+    let mut places = vec![Place::found(Path::new("."))?];
     for (path, writes) in shown {
+        let is_hidden = spec.hide.iter().any(|hidden| path.starts_with(hidden));
+        if !is_system(path) && !is_hidden {
+            // A path that leads nowhere is left out: a folder that came there later would be shown.
+            let Ok(place) = Place::without_links(path) else { continue };
+            places.push(place);
+        }
         show(&mut command, path, writes);
     }
     // Programs know the folders by these names too. A link within a shown folder is there with it.
@@ -90,7 +98,7 @@ pub(super) fn command(
     // The limit of processes is set from within: outside, all processes of the user count.
     let helper = open("/proc/self/exe", OFlags::PATH, Mode::empty()).and_then(handed_on);
     let helper = helper.map_err(|error| format!("the helper: {error}"))?;
-    let within = spec.within().command_by(Path::new(&format!("/proc/self/fd/{helper}")), file, argv)?;
+    let within = spec.within(places).command_by(Path::new(&format!("/proc/self/fd/{helper}")), file, argv)?;
     command.arg("--").arg(within.get_program()).args(within.get_args());
     Ok(command)
 }
@@ -111,9 +119,9 @@ fn keep(command: &mut Command, spec: &CageSpec) {
 impl CageSpec {
     /// For the helper in the namespaces of bubblewrap. Their first process shows its arguments to the program, so they hold neither the
     /// nonce nor the paths of what is hidden.
-    fn within(&self) -> CageSpec {
+    fn within(&self, places: Vec<Place>) -> CageSpec {
         let nothing = Path::new("");
-        let trial = CageSpec::trial(self.rung, Role::Within, nothing, nothing);
+        let trial = CageSpec::trial(self.rung, Role::Within(places), nothing, nothing);
         CageSpec { nonce: String::new(), read: Vec::new(), limits: self.limits, ..trial }
     }
 }
@@ -136,6 +144,10 @@ fn add_devices(command: &mut Command, spec: &CageSpec) -> Result<(), String> {
     }
     command.args(["--remount-ro", "/dev"]);
     Ok(())
+}
+
+fn is_system(path: &Path) -> bool {
+    SYSTEM_READ.iter().any(|system| path == Path::new(system))
 }
 
 fn show(command: &mut Command, path: &Path, writes: bool) {

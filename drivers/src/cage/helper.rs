@@ -65,7 +65,7 @@ fn become_program(spec: CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report 
             Ok(spec) => spec,
             Err(what) => return Report::cage(nonce, what),
         },
-        Role::Within | Role::Program => spec,
+        Role::Within(_) | Role::Program => spec,
     };
     let mut command = match confined(&spec, file, argv) {
         Ok(command) => command,
@@ -79,8 +79,10 @@ fn become_program(spec: CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report 
 fn not_become(spec: &CageSpec, file: &Path, error: &io::Error) -> Report {
     let (nonce, file) = (spec.nonce.clone(), file.display());
     let is_out_of_reach = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
-    match (spec.role, spec.rung) {
-        (Role::Within, _) => Report { nonce, errno: error.raw_os_error(), what: format!("{file}: {error}") },
+    match (&spec.role, spec.rung) {
+        (Role::Within(_), _) => {
+            Report { nonce, errno: error.raw_os_error(), what: format!("{file}: {error}") }
+        }
         // The error would be taken for that of the program.
         (_, CageRung::Bubblewrap) if is_out_of_reach => Report::cage(
             &nonce,
@@ -94,12 +96,16 @@ fn not_become(spec: &CageSpec, file: &Path, error: &io::Error) -> Report {
 
 #[cfg(target_os = "linux")]
 fn confined(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Result<Command, String> {
+    use super::place::Place;
     use super::{bubblewrap, mounts, privileges};
     for group in &spec.groups {
         std::fs::write(group, "0").map_err(|error| format!("{}: {error}", group.display()))?;
     }
-    match (spec.role, spec.rung) {
-        (Role::Within, _) => privileges::limit(&spec.limits, true)?,
+    match (&spec.role, spec.rung) {
+        (Role::Within(places), _) => {
+            places.iter().try_for_each(Place::check)?;
+            privileges::limit(&spec.limits, true)?;
+        }
         (_, CageRung::Bubblewrap) => {
             return bubblewrap::command(spec, &mounts::separate(spec)?, &file, &argv);
         }
@@ -181,7 +187,7 @@ mod tests {
             Some(no_memory)
         );
         assert_eq!(report(Role::Program, CageRung::Landlock, "/bin/sh", none).0, Some(none));
-        let (errno, what) = report(Role::Within, CageRung::Bubblewrap, "/bin/sh", none);
+        let (errno, what) = report(Role::Within(Vec::new()), CageRung::Bubblewrap, "/bin/sh", none);
         assert!(errno == Some(none) && what.starts_with("/bin/sh: "), "{what}");
     }
 

@@ -19,6 +19,7 @@ mod init;
 mod mounts;
 mod notes;
 mod paths;
+mod place;
 mod presence;
 #[cfg(target_os = "linux")]
 mod privileges;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::config::{CallLimits, SandboxConfig};
 use super::helper::HELPER_COMMAND;
 use super::hidden::{Hidden, between, data_folders};
+use super::place::Place;
 use super::presence::Presence;
 use super::resolver::Resolver;
 use super::rungs::{Reached, reached};
@@ -73,12 +74,13 @@ pub(crate) struct CagedCall<'a> {
 }
 
 /// What a helper becomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Role {
     /// The maker of a process namespace, in which a copy of it becomes the program.
     Around,
-    /// The helper that bubblewrap starts in its namespaces. It sets the limits and becomes the program.
-    Within,
+    /// The helper that bubblewrap starts in its namespaces. It compares what is shown with these places, sets the limits and becomes the
+    /// program.
+    Within(Vec<Place>),
     /// The program.
     Program,
 }
