@@ -35,7 +35,9 @@ impl McpServers {
     ) -> io::Result<McpServers> {
         let pins = data.map(Pins::of);
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let (folder, data) = (std::path::absolute(folder)?, data.map(Path::to_owned));
+        // Links that the user has on the way count now, as the configuration was read by them; a later one would lead elsewhere.
+        let folder = folder.canonicalize().or_else(|_| std::path::absolute(folder))?;
+        let data = data.map(Path::to_owned);
         let place = Place { folder: folder.clone(), data, sandbox: sandbox.clone(), user: user_folder() };
         let server = |(name, config): (&String, &McpConfig)| {
             McpServer::new(name, config.clone(), place.clone(), pins.clone()).map(Arc::new)

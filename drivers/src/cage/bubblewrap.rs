@@ -71,7 +71,7 @@ pub(super) fn command(
         |path: &&PathBuf| !spec.write.iter().any(|outer| outer != *path && path.starts_with(outer));
     shown.extend(spec.write.iter().filter(is_outer).map(|path| (path, true)));
     shown.sort();
-    let mut places = vec![Place::found(Path::new("."))?];
+    let mut places = Vec::new();
     for (path, writes) in shown {
         let is_hidden = spec.hide.iter().any(|hidden| path.starts_with(hidden));
         if !is_system(path) && !is_hidden {
@@ -90,6 +90,9 @@ pub(super) fn command(
         keep(&mut command, spec);
     }
     let folder = std::env::current_dir().map_err(|error| format!("its folder: {error}"))?;
+    if places.iter().any(|place| place.holds(&folder)) {
+        places.push(Place::found(Path::new("."))?);
+    }
     command.args(["--remount-ro", "/"]).arg("--chdir").arg(folder);
     for filter in filter::bytes(spec)? {
         let number = inherited(&filter).map_err(|error| format!("seccomp: {error}"))?;

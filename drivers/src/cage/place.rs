@@ -34,6 +34,11 @@ impl Place {
         Ok(Place { path: path.to_owned(), device: found.st_dev, inode: found.st_ino })
     }
 
+    /// True if a path leads into this place.
+    pub(super) fn holds(&self, path: &Path) -> bool {
+        path.starts_with(&self.path)
+    }
+
     /// Checks that the path leads to the same place as outside.
     pub(super) fn check(&self) -> Result<(), String> {
         if Place::found(&self.path)? == *self {
