@@ -95,6 +95,10 @@ impl Tool for Confined {
         Some(Digest([1; 32]))
     }
 
+    fn sends_out(&self) -> bool {
+        self.impact == 2
+    }
+
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
         self.call.call(permit, context)
     }

@@ -47,8 +47,8 @@ async fn refusal(system: &System, run: RunId) -> Failure {
 }
 
 fn refused() -> Failure {
-    let message = "step \"run\": 3 runs are open below the run at the top already, the most at once; let each run do more of the work, \
-                   or give nodes `deps`, so that fewer are open at once";
+    let message = "step \"run\": 3 runs are open below the run at the top, and no further one may be; let each run do more of the work, \
+                   give nodes `deps` so that fewer are open at once, or answer or cancel runs that are suspended";
     Failure::new(FailureCategory::ResourceExhaustion, message.to_owned())
 }
 
