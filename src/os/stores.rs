@@ -18,7 +18,7 @@ pub(super) struct Stores {
     pub(super) artifacts: Arc<dyn ArtifactStore>,
     pub(super) output: Arc<dyn OutputStore>,
     pub(super) writes: Arc<dyn WorkspaceWrites>,
-    /// What opening the data folder found; `None` in memory.
+    /// Report of the opening of the data folder; `None` in memory.
     pub(super) opened: Option<Opened>,
 }
 

@@ -78,7 +78,7 @@ impl Work {
         self.runs_program() || matches!(self, Work::Tool { tool, .. } if is_server(tool))
     }
 
-    /// Class of the call by its tool alone, which decides about its cage: what reaches no network has no outer effect by itself.
+    /// Class of the call by its tool alone, which decides about its cage. A tool without a network has no outer effect.
     pub(crate) fn class_by_tool(&self) -> CallClass {
         match self {
             Work::Tool { tool, permit, .. } => {
@@ -263,8 +263,8 @@ async fn judge(
     Ok(())
 }
 
-/// Looks at the files of tests once more if they may be others than those that were approved: the call waited for a child run, or it
-/// could write what a test with more power runs.
+/// Looks at the files of tests once more if they may have changed since the approval: the call has waited for a child run, or a program
+/// before a test may do less than the test, and could write what the test runs.
 async fn check_test_files(
     executor: &Executor,
     caller: &Caller,

@@ -34,7 +34,7 @@ pub const PAGE_LOOKS_MS_MAX: u64 = 10_000;
 /// Bytes of a result as canonical JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
-/// Approximate bytes of memory that a result takes for those who read it.
+/// Most approximate bytes of memory that a result takes once it is read.
 pub const RESULT_MEMORY_MAX: usize = ostler_kernel::json::VALUE_MEMORY_MAX;
 
 /// Runs above a run that an attempt opens: a program or a sub-agent that opens itself ends here.

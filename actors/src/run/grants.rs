@@ -16,7 +16,7 @@ use crate::messages::slots::{Granted, Ticket};
 enum GrantUse {
     /// A new attempt.
     Start,
-    /// An attempt under its old number: its process lost it, or it has waited for its turn.
+    /// An attempt under its old number, after the loss of its process or a wait for its turn.
     Rerun,
     /// Nothing now; the node is offered again after a delay.
     Later,

@@ -11,8 +11,8 @@ use crate::attempts::attempt::{ApprovedFiles, Work};
 use crate::base::long_work::with_bytes;
 
 /// Failure of an attempt that is asked about again.
-pub(super) const UNAPPROVED: &str = "what was approved is not what would be done now: tools, the policy, what confines programs, the named files or what the run \
-                                     has read have changed, or other steps have written in the workspace";
+pub(super) const UNAPPROVED: &str = "what was approved is not what would be done now: tools, the policy, what confines programs, the named \
+                                     files or what the run has read have changed, or other steps have written in the workspace";
 
 /// The approval of an attempt that is about to begin.
 pub(super) enum Standing {

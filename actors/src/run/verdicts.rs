@@ -28,8 +28,7 @@ impl RunDriver {
         let Some(node) = self.run.node(id) else { return };
         let known = self.run.holds(id);
         let holds = self.services.gatekeeper.holds(&self.caller, &self.run, node);
-        let new: Vec<NodeHold> =
-            holds.into_iter().filter(|hold| known.iter().all(|known| !hold.is_for(known))).collect();
+        let new: Vec<NodeHold> = holds.into_iter().filter(|hold| !known.contains(&hold.reason)).collect();
         let instance = self.run.instance(id);
         let is_running = instance.is_some_and(|instance| instance.state() == NodeState::Running);
         let next = instance.map_or(0, |instance| instance.attempts) + u32::from(!is_running);

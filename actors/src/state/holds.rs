@@ -17,14 +17,12 @@ use crate::state::toolbox::AskedCall;
 pub(crate) struct NodeHold {
     /// The tool of the node, or of its tests.
     pub(crate) tool: String,
-    pub(crate) code: String,
-    pub(crate) params: Vec<String>,
+    pub(crate) reason: HeldFor,
 }
 
 impl NodeHold {
-    /// True if a hold has been recorded with this reason.
-    pub(crate) fn is_for(&self, known: &HeldFor) -> bool {
-        (&self.code, &self.params) == (&known.code, &known.params)
+    fn new(tool: &str, code: &str, params: Vec<String>) -> NodeHold {
+        NodeHold { tool: tool.to_owned(), reason: HeldFor { code: code.to_owned(), params } }
     }
 }
 
@@ -49,8 +47,7 @@ impl Gatekeeper {
         let names = node.params.keys().chain(node.param_refs.keys()).map(String::as_str);
         let tainted = gate::taint_of(tool, names, &|_| false, &provenance, policy);
         let terms = Terms { toolbox: &self.toolbox, policy };
-        let held =
-            |code: &str, params| NodeHold { tool: tool.name().to_owned(), code: code.to_owned(), params };
+        let held = |code: &str, params| NodeHold::new(tool.name(), code, params);
         let has_read_both =
             tool.tool().sends_out() && policy.has_labels() && has_read_strangers_and_private(run, &terms);
         let of_taint = tainted.filter(|_| !policy.has_route(tool.name()));
@@ -81,7 +78,7 @@ impl Gatekeeper {
         }
         let first = contract::tests(&node.contract).into_iter().next()?;
         let asked = AskedCall::plain(TEST_TOOL, first.params().into(), 0);
-        let hold = NodeHold { tool: TEST_TOOL.to_owned(), code: RULE_OF_TWO.to_owned(), params: Vec::new() };
+        let hold = NodeHold::new(TEST_TOOL, RULE_OF_TWO, Vec::new());
         self.toolbox.preflight(policy, caller, asked).is_none().then_some(hold)
     }
 

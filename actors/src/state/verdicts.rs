@@ -6,6 +6,7 @@ use ostler_kernel::event::{GateAnswer, GateVerdict};
 use ostler_kernel::gate::{Denial, DenialCode, Permit, Standing, amounts};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::port::Tool;
+use ostler_kernel::run::HeldFor;
 
 use crate::state::caller::Caller;
 use crate::state::gatekeeper::Gatekeeper;
@@ -52,8 +53,9 @@ impl Gatekeeper {
     }
 
     pub(crate) fn held(&self, caller: &Caller, place: Place<'_>, hold: NodeHold) -> GateVerdict {
-        let verdict = self.plain(caller, place, &hold.tool, (GateAnswer::Hold, &hold.code));
-        GateVerdict { tainted: hold.params, ..verdict }
+        let NodeHold { tool, reason: HeldFor { code, params } } = hold;
+        let verdict = self.plain(caller, place, &tool, (GateAnswer::Hold, &code));
+        GateVerdict { tainted: params, ..verdict }
     }
 
     /// Checks that the policy lets a call start although the verdict cannot be recorded.

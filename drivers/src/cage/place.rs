@@ -8,8 +8,8 @@ use rustix::fs::{CWD, ResolveFlags, openat2};
 use rustix::fs::{Mode, OFlags, fstat, open};
 use serde::{Deserialize, Serialize};
 
-/// A folder or file that is shown, and which one it is. bubblewrap finds it by its path, into which another program may put a link
-/// meanwhile, so the helper within compares.
+/// A shown folder or file, with its device and inode. bubblewrap finds shown folders by their paths, and another program may put a link
+/// there meanwhile, so the helper within compares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     path: PathBuf,

@@ -78,7 +78,7 @@ pub(crate) struct CagedCall<'a> {
 pub(super) enum Role {
     /// The maker of a process namespace, in which a copy of it becomes the program.
     Around,
-    /// The helper that bubblewrap starts in its namespaces. It compares what is shown with these places, sets the limits and becomes the
+    /// The helper in the namespaces of bubblewrap, which compares the shown folders with these places, sets the limits and becomes the
     /// program.
     Within(Vec<Place>),
     /// The program.

@@ -14,7 +14,7 @@ const MAP_BYTES: usize = 500;
 /// Bytes of a member beside its key and its value.
 const MEMBER_BYTES: usize = 64;
 
-/// Bytes that no value exceeds without its texts and the values in it: a map that is a member.
+/// Most bytes of a value, without its texts and inner values: those of a map that is a member of another map.
 pub(crate) const VALUE_MEMORY_BOUND: usize = VALUE_BYTES + MAP_BYTES + MEMBER_BYTES;
 
 /// Approximate bytes of memory that a value takes once it is read. Recursive, as [`depth`](super::depth).

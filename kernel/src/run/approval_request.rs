@@ -57,7 +57,7 @@ pub struct ApprovalRequest {
     /// asks again. A program finds more files than its call names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<Digest>,
-    /// Why the gate holds the call: a yes from before does not know it.
+    /// Reasons of the gate to hold the call. A yes from before was given without them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<HeldFor>,
     /// The gate's objection if the call were approved now; `None` if the gate allows the call.
@@ -151,8 +151,8 @@ impl ApprovalRequest {
         all.any(|(impact, effect)| impact > 0 && (impact < CONTROLS || effect != Effect::External))
     }
 
-    /// True if a test may do more than a program before it, which could change what the test runs. `class`: that of the call by its
-    /// tool, if it runs a program.
+    /// True if a test has more impact, or a network, that a program before the test lacks: such a program could write what the test runs.
+    /// `class`: class of the call by its tool; `None` if the call runs no program.
     pub fn has_wider_tests(&self, class: Option<CallClass>) -> bool {
         let power = |impact: u8, effect: Effect| (impact, effect == Effect::External);
         let mut least = class.map(|class| power(class.impact, class.effect));

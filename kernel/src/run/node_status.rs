@@ -174,7 +174,7 @@ pub struct NodeInstance {
     pub requests: u32,
     /// A person approved the next attempt.
     pub approved: bool,
-    /// Why the gate held the call for a person's approval, one for each code; none if it did not.
+    /// Reasons of the gate to hold the call for a person, at most one for each code; none if the gate did not.
     pub holds: Vec<HeldFor>,
     /// A person approved an attempt of the run that this one forks; that yes allows nothing here.
     pub(super) asks_again: bool,

@@ -34,7 +34,7 @@ impl Run {
         self.counters.denials
     }
 
-    /// Why the gate held the node's call for a person's approval; none if it did not.
+    /// Reasons of the gate to hold the node's call for a person; none if the gate did not.
     pub fn holds(&self, node: &NodeId) -> &[HeldFor] {
         self.instance(node).map_or(&[], |instance| &instance.holds)
     }

@@ -78,7 +78,7 @@ pub struct ApprovalView {
     /// `human_approval` nodes above the effect that keep their answer of another run: this question stands in their place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<String>,
-    /// Why the gate holds the call.
+    /// Reasons of the gate to hold the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<HeldFor>,
     /// Programs that test the result.
